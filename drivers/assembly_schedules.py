@@ -18,7 +18,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.phase_costs import count
+from laboratory.sweeps import count
 from mpimbs.base.places import check_folder
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.cluster import cluster_named

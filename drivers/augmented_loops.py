@@ -16,7 +16,6 @@ Written are tables, and pictures: violations, energies, and what iterations chan
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -109,7 +108,7 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
     Returns
     -------
     dict of str to list of dict
-        The tables: "runs", "convergence", "costs".
+        The tables: "runs", "convergence".
     """
     check_folder(folder, FILES, force)
     for coupling in ("augmented", "dcae"):  # compiles
@@ -127,7 +126,7 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
             _draw_motions(folder, case, drawn)
     convergence = [row for case, make in cases.items() for row in _convergence(case, make())]
     _draw_convergence(folder / FILES[-1], convergence)
-    tables = {"runs": runs, "convergence": convergence, "costs": _costs()}
+    tables = {"runs": runs, "convergence": convergence}
     (folder / FILES[0]).write_text(json.dumps(tables, indent=1), encoding="utf-8")
     _tell(tables)
     return tables
@@ -177,34 +176,6 @@ def _convergence(case: str, system: System) -> list[Row]:
     return rows
 
 
-def _costs() -> list[Row]:
-    """Time of an evaluation of a chain, by coupling: of the iterations apart from what the matrix takes (us)."""
-    system = system_from("spatial_chain:256")
-    u = 0.1 * np.sin(np.arange(system.nu))
-    rows = []
-    for coupling in ("augmented", "dca", "dcae"):
-        with closing(Dynamics(system, coupling=coupling)) as dynamics:
-            q, udot = dynamics.subchain.q.copy(), np.empty(system.nu)
-            rates = np.empty(system.nq)
-
-            def lap(moved: float, dynamics: Any = dynamics, q: Any = q, udot: Any = udot, rates: Any = rates) -> float:
-                began = time.perf_counter()
-                q[0] += moved
-                dynamics.derivative(0.0, q, u, udot, rates)
-                return 1e6 * (time.perf_counter() - began)
-
-            lap(0.0)
-            whole, again = (min(lap(moved) for _ in range(30)) for moved in (1e-9, 0.0))
-            solved = dynamics.coupling.statistics()
-            count = solved["total_iterations"] / solved["solutions"] if solved else 1.0
-            rows.append({
-                "coupling": coupling, "bodies": system.n_bodies, "us": whole, "iterations": count,
-                "ns_per_body": 1e3 * whole / system.n_bodies,
-                "ns_per_body_and_iteration": 1e3 * again / count / system.n_bodies,
-            })  # fmt: skip
-    return rows
-
-
 def _draw_motions(folder: Path, case: str, drawn: dict[str, Motion]) -> None:
     violations, axes = new_figure(f"{case}: violation of positions", "t (s)", "m and rad")
     energy, energy_axes = new_figure(f"{case}: energy", "t (s)", "E - E0 (J)")
@@ -248,11 +219,6 @@ def _tell(tables: dict[str, list[Row]]) -> None:
     for row in tables["convergence"]:
         changes = " ".join(f"{value:.0e}" for value in row["changes"][:6])
         click.echo(f"{row['case']:13s} {row['penalty']:7.0e} {row['error']:8.1e} {changes}")
-    for row in tables["costs"]:
-        click.echo(
-            f"{row['coupling']}: {row['ns_per_body']:.0f} ns per body, {row['iterations']:.1f} iterations of "
-            f"{row['ns_per_body_and_iteration']:.0f} ns"
-        )
 
 
 @click.command()

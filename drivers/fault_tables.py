@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 COLUMNS = ("injected", "as documented", "hung", "launcher stays", "too late", "restarts", "anew",
@@ -27,14 +27,6 @@ def row_of(chains: Sequence[Met]) -> dict[str, Any]:
     return {name: counts[name] for name in COLUMNS} | {
         "ranks": on_ranks, "largest difference": largest, "complaints": complaints
     }  # fmt: skip
-
-
-def added(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Sum what several runs have found."""
-    tables = list(tables)
-    return {name: sum(table[name] for table in tables) for name in ("seconds", "asked")} | {
-        "rows": [row for table in tables for row in table["rows"]]
-    }
 
 
 def good(table: dict[str, Any]) -> bool:

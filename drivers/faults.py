@@ -47,7 +47,7 @@ from fault_injection import (
 )
 from fault_outputs import complete, difference, read, unreadable
 from fault_subjects import SUBJECTS, Subject, tasks_of
-from fault_tables import added, good, row_of, text_of
+from fault_tables import good, row_of, text_of
 from mpimbs.base.errors import InputError
 
 MOST_OF_IT = 0.7  # of the time that a job takes that is left alone: faults come within this
@@ -362,11 +362,9 @@ def main(
 @click.option(
     "--minutes", type=float, default=np.inf, help="What was not begun by then is left out; no limit by default."
 )
-@click.option("--add", type=click.Path(exists=True, path_type=Path), help="Only sum all faults.json in this folder.")
-def command(add: Path | None, **parameters: Any) -> None:
+def command(**parameters: Any) -> None:
     """Inject faults into jobs, restart them, and compare with one left alone."""
-    tables = [json.loads(file.read_text()) for file in sorted(add.rglob("faults.json"))] if add else []
-    table = added(tables) if add else main(**parameters)
+    table = main(**parameters)
     for by in ("fault", "topology"):
         print(text_of(table["rows"], by), end="\n\n")
     for complaint in (text for row in table["rows"] for text in row["complaints"]):

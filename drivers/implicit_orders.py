@@ -10,33 +10,16 @@ Each prints its table, and writes it as implicit_NAME.json and .tsv, with a pict
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
-import click
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from mpimbs.model import Body, Joint, System
-from mpimbs.plots.axes import new_figure, save
-from mpimbs.plots.tables import host, markdown, write_tables
+from mpimbs.plots.axes import new_figure
 from mpimbs.run.run import simulate
-from mpimbs.stepping.schemes import INTEGRATORS
+from stiff_systems import IMPLICIT, Floats, Found, Rows, command_of, tip
 
-Floats = npt.NDArray[np.float64]
-Rows = list[dict[str, Any]]
-Found = tuple[Rows, Figure]
-
-IMPLICIT = tuple(name for name, scheme in INTEGRATORS.items() if scheme.implicit)
 ONE_STEP = tuple(name for name in IMPLICIT if name != "bdf")
-
-
-def tip(angles: Floats) -> Floats:
-    """Where a line of 1 m in a plane ends [2], m, of the angles of its joints."""
-    turned = np.cumsum(angles)
-    found: Floats = np.array([np.cos(turned).mean(), np.sin(turned).mean()])
-    return found
 
 
 def falling_rod(links: int, bending: float) -> System:
@@ -58,10 +41,10 @@ def order(
         figure.subplots(1, 2, sharey=True), (("stiff", 32, 0.2), ("not stiff", 4, 2e-4)), strict=True
     ):
         system = falling_rod(n, bending)
-        right = tip(simulate(system, t_end, every=t_end, rtol=1e-10, atol=1e-12).q[-1])
+        right = tip(simulate(system, t_end, every=t_end, rtol=1e-10, atol=1e-12).q[-1], 1 / n)
         for integrator in integrators:
             errors = [
-                float(np.linalg.norm(tip(found.q[-1]) - right))
+                float(np.linalg.norm(tip(found.q[-1], 1 / n) - right))
                 for found in (simulate(system, t_end, every=t_end, integrator=integrator, dt=dt) for dt in steps)
             ]
             named = {f"{dt * 1e3:g} ms": wrong for dt, wrong in zip(steps, errors, strict=True)}
@@ -128,22 +111,5 @@ def energy(
 CASES: dict[str, Callable[..., Found]] = {"order": order, "stability": stability, "energy": energy}
 
 
-def main(case: str, folder: Path, **options: Any) -> Rows:
-    """Solve one of `CASES` with options of its own; give the table, which is printed and written with a picture."""
-    rows, figure = CASES[case](**options)
-    write_tables(folder, f"implicit_{case}", {"case": case, "rows": rows, **host()}, rows, list(rows[0]))
-    save(figure, folder / f"implicit_{case}.png")
-    click.echo(markdown(rows))
-    return rows
-
-
-@click.command(help=__doc__)
-@click.argument("cases", nargs=-1, required=True, type=click.Choice(list(CASES)))
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-def _command(cases: tuple[str, ...], folder: Path) -> None:
-    for case in cases:
-        main(case, folder)
-
-
 if __name__ == "__main__":
-    _command()
+    command_of(__doc__, "implicit", CASES)()

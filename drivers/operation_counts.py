@@ -3,8 +3,8 @@
     python drivers/operation_counts.py --folder results
 
 Operations of a body and of a join are counted by running the kernels with a counting number type, for three kinds of
-chains: revolute, which is the paper's, spherical, and mixed. Executed are those of whole SIMD registers, useful those
-without spare columns; the figures are drawn with the useful ones. Nothing is timed: the figures are theoretical as the
+chains: revolute, which is the paper's, spherical, and mixed; spare columns of registers are left out. Those of the
+inertia matrix stand beside the tables of Amin-Javaheri & Orin. Nothing is timed: the figures are theoretical as the
 paper's are, multiplications and additions of the processor that has the most to do, without communication. Divisions,
 roots, sines and cosines are printed beside; the paper leaves them out.
 
@@ -24,6 +24,7 @@ import click
 from matplotlib.figure import Figure
 
 from laboratory.counting import Counts
+from laboratory.inertia_operations import inertia_operations
 from laboratory.operations import PAPER, OperationCounts, OperationModel, arithmetic, models, operations_of
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
@@ -31,6 +32,7 @@ from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.tables import markdown
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")
+INERTIA_SIZES = (8, 36, 128, 512)  # hinges
 MANY = tuple(2**k for k in range(11))
 FEW = tuple(range(1, 17))
 PARTS = {
@@ -100,7 +102,7 @@ def main(
     Returns
     -------
     dict
-        What is written: n; counts (by kind of chain, then executed and useful, then part); paper (by part); by source,
+        What is written: n; counts (by kind of chain, then part); inertia (by n, then form); paper (by part); by source,
         then algorithm: models (coefficients), fewest (processors that take fewer operations than one alone), gain (with
         each of processors, which are `many`); figures.
 
@@ -112,14 +114,13 @@ def main(
     for p in (*many, *few):
         if not 1 <= p <= n:
             raise InputError(f"processors: {p} for a chain of {n} bodies; choose numbers from 1 to {n}")
-    counted = {
-        name: {"executed": operations_of(*pair, whole=True), "useful": operations_of(*pair)}
-        for name, pair in chains().items()
-    }
-    sources = {"ours": models(counted["revolute"]["useful"]), "paper": PAPER}
+    counted = {name: operations_of(*pair) for name, pair in chains().items()}
+    matrices = {str(size): inertia_operations(size)._asdict() for size in INERTIA_SIZES}
+    sources = {"ours": models(counted["revolute"]), "paper": PAPER}
     table = {
         "n": n,
-        "counts": {kind: {how: _parts(c) for how, c in both.items()} for kind, both in counted.items()},
+        "counts": {kind: {part: _numbers(of(c)) for part, of in PARTS.items()} for kind, c in counted.items()},
+        "inertia": {size: {form: _numbers(c) for form, c in forms.items()} for size, forms in matrices.items()},
         "paper": {part: _numbers(c) for part, c in PAPER_PARTS.items() if c},
         "models": {source: {k: _coefficients(m) for k, m in of.items()} for source, of in sources.items()},
         "fewest": {source: {k: fewest(m, of["aba"], n) for k, m in of.items()} for source, of in sources.items()},
@@ -140,8 +141,10 @@ def main(
         table["figures"][name] = {"processors": processors, "operations": curves}
         save(draw(f"{title}: chain of {n} bodies", processors, curves, wide), folder / f"operations_{name}.png")
     (folder / "operation_counts.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    for kind, both in counted.items():
-        print(f"{kind} chain, multiplications + additions\n\n{table_of(both, kind == 'revolute')}\n")
+    for kind, c in counted.items():
+        print(f"{kind} chain, multiplications + additions\n\n{table_of(c, kind == 'revolute')}\n")
+    forms_of = [{"n": n} | {form: _sum(c) for form, c in forms.items()} for n, forms in matrices.items()]
+    print(f"inertia matrix of a chain of n hinges, multiplications + additions\n\n{markdown(forms_of)}\n")
     print(report(table))
     return table
 
@@ -169,13 +172,13 @@ def draw(
     return figure
 
 
-def table_of(both: Mapping[str, OperationCounts], paper: bool) -> str:
-    """Lay out the counts of one kind of chain in Markdown: executed, useful, the rest of useful, and the paper's."""
+def table_of(counted: OperationCounts, paper: bool) -> str:
+    """Lay out the counts of one kind of chain in Markdown: ours, and the paper's."""
     rows = []
     for part, of in PARTS.items():
-        whole, useful = of(both["executed"]), of(both["useful"])
-        row = {"": part, "executed": _sum(whole), "useful": _sum(useful), "divisions": f"{useful.divisions:.3g}"}
-        row |= {"roots": f"{useful.square_roots:.3g}", "sines with cosines": f"{useful.sine_cosines:.3g}"}
+        c = of(counted)
+        row = {"": part, "here": _sum(c), "divisions": f"{c.divisions:.3g}"}
+        row |= {"roots": f"{c.square_roots:.3g}", "sines with cosines": f"{c.sine_cosines:.3g}"}
         published = PAPER_PARTS.get(part)
         rows.append(row | ({"paper": _sum(published) if published else ""} if paper else {}))
     return markdown(rows)
@@ -205,10 +208,6 @@ def _numbers(counts: Counts) -> dict[str, float]:
         name: getattr(counts, name)
         for name in ("multiplications", "additions", "divisions", "square_roots", "sine_cosines", "arc_tangents")
     }
-
-
-def _parts(counts: OperationCounts) -> dict[str, dict[str, float]]:
-    return {part: _numbers(of(counts)) for part, of in PARTS.items()}
 
 
 def _coefficients(model: OperationModel) -> dict[str, Any]:

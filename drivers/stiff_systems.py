@@ -372,23 +372,28 @@ CASES: dict[str, Callable[..., Found]] = {
 }  # fmt: skip
 
 
-def main(case: str, folder: Path, **options: Any) -> Rows:
-    """Solve one of `CASES` with options of its own; give the table, which is printed and written with a picture."""
-    rows, figure = CASES[case](**options)
-    stem = f"stiff_{case.replace('-', '_')}"
-    write_tables(folder, stem, {"case": case, "rows": rows, **host()}, rows, list(rows[0]))
-    save(figure, folder / f"{stem}.png")
+def solve(stem: str, cases: dict[str, Callable[..., Found]], case: str, folder: Path, **options: Any) -> Rows:
+    """Solve a case with options of its own; give the table, which is printed and written with a picture."""
+    rows, figure = cases[case](**options)
+    name = f"{stem}_{case.replace('-', '_')}"
+    write_tables(folder, name, {"case": case, "rows": rows, **host()}, rows, list(rows[0]))
+    save(figure, folder / f"{name}.png")
     click.echo(markdown(rows))
     return rows
 
 
-@click.command(help=__doc__)
-@click.argument("cases", nargs=-1, required=True, type=click.Choice(list(CASES)))
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-def _command(cases: tuple[str, ...], folder: Path) -> None:
-    for case in cases:
-        main(case, folder)
+def command_of(text: str, stem: str, cases: dict[str, Callable[..., Found]]) -> click.Command:
+    """Make the command that solves cases by name."""
+
+    @click.command(help=text)
+    @click.argument("names", metavar="CASE...", nargs=-1, required=True, type=click.Choice(list(cases)))
+    @click.option("--folder", type=Path, default=Path("results"), show_default=True)
+    def command(names: tuple[str, ...], folder: Path) -> None:
+        for name in names:
+            solve(stem, cases, name, folder)
+
+    return command
 
 
 if __name__ == "__main__":
-    _command()
+    command_of(__doc__, "stiff", CASES)()

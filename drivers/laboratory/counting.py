@@ -1,4 +1,4 @@
-"""Operations and memory accesses of a kernel, counted by running it uncompiled with numbers and arrays that count.
+"""Operations of a kernel, counted by running it uncompiled with numbers and arrays that count.
 
 What is counted is what the compiled code executes:
 
@@ -9,10 +9,8 @@ What is counted is what the compiled code executes:
 - An operation repeated on the same numbers counts once: the compiler keeps its result.
 - An operation counts when its result is stored, compared or given back, or goes into one that is; others are dead.
 
-The rows of 6x6 matrices fill registers of eight doubles (`spatial.rows`), of which one or two columns are spare. Two
-numbers can be given: what is executed, with every operation on a register counted in all its columns
-(`Register`), and what is useful (`UsefulCounts`), with the spare columns left out. With neither, each
-number is counted for itself: what goes into a spare column that is stored counts, a column that nobody reads does not.
+Rows of 6x6 matrices fill registers of eight doubles (`spatial.rows`), of which one or two columns are spare. What goes
+into a spare column that is stored counts, but for `UsefulCounts`; a column that nobody reads does not.
 
 A loop begins with literals which compiled code carries as variables, so counts per body are those of a longer chain
 minus those of a shorter one.
@@ -23,7 +21,7 @@ from __future__ import annotations
 import gc
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -34,8 +32,7 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.kernels.compiler import interpreted
 from mpimbs.kernels.lanes import square_root
 from mpimbs.kernels.trigonometry import arc_tangent, sine_cosine
-from mpimbs.spatial import rows
-from mpimbs.spatial.rows import PART, ROW, columns_at_once
+from mpimbs.spatial.rows import PART, columns_at_once
 
 # Additions and multiplications of a sine with its cosine, and of an arc tangent, as `kernels.trigonometry` has them;
 # the division of the latter is one of them. Exchanges and changes of sign are not counted.
@@ -53,15 +50,6 @@ class Counts:
         Subtractions are additions.
     sine_cosines, arc_tangents : float
         A sine and cosine of one angle count once.
-    loads, stores : float
-        Accesses to numbers in arrays.
-    fetched, written : float
-        Numbers read, and numbers written, that the last `counting.NEAR` accesses have not touched: what moves between
-        the kernel and a memory that holds the whole chain, through a cache that holds a body or two.
-    integers : float
-        Integers fetched, which all lanes share.
-    touched : float
-        Different numbers accessed: what the memory holds that they move to and from.
     """
 
     zeros_vanish: ClassVar[bool] = False  # a product with a literal zero is that zero
@@ -73,12 +61,6 @@ class Counts:
     sine_cosines: float = 0
     arc_tangents: float = 0
     comparisons: float = 0
-    loads: float = 0
-    stores: float = 0
-    fetched: float = 0
-    written: float = 0
-    integers: float = 0
-    touched: float = 0
 
     def _combined(self, other: Counts, combine: Callable[[float, float], float]) -> Counts:
         return Counts(*(combine(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
@@ -111,10 +93,6 @@ class Counts:
         roots = self.divisions + self.square_roots
         return max(self.additions, self.multiplications) + roots + self.elementary / 2
 
-    def bytes_moved(self, width: int = 1) -> float:
-        """Bytes fetched and written, with the integers shared by `width` lanes."""
-        return 8 * (self.fetched + self.written + self.integers / width)
-
 
 class UsefulCounts(Counts):
     """Counts of what is useful: products with literal zeros are left out, as are the spare items of arrays.
@@ -123,9 +101,6 @@ class UsefulCounts(Counts):
     """
 
     zeros_vanish = True
-
-
-NEAR = 128  # accesses after which a number has left the innermost cache
 
 
 class Counted:
@@ -145,7 +120,6 @@ class Counted:
     """
 
     __slots__ = ("constant", "counts", "done", "operands", "operation", "value")
-    columns = 1  # numbers that one operation treats at once
 
     def __init__(
         self,
@@ -166,8 +140,7 @@ class Counted:
             number = pending.pop()
             pending.extend(number.operands)
             if number.operation:
-                before = getattr(self.counts, number.operation)
-                setattr(self.counts, number.operation, before + number.columns)
+                setattr(self.counts, number.operation, getattr(self.counts, number.operation) + 1)
             number.operation, number.operands = "", ()
         return self.value
 
@@ -193,8 +166,7 @@ class Counted:
             return Counted(value, self.counts, True)
         key = (f"{operation} literal", other.value) if other.constant else (operation, id(other))
         if key not in self.done:
-            kind = type(self) if self.columns >= other.columns else type(other)
-            self.done[key] = (other, kind(value, self.counts, False, operation, (self, other)))
+            self.done[key] = (other, Counted(value, self.counts, False, operation, (self, other)))
         return self.done[key][1]
 
     def _in_order(self, other: Counted) -> tuple[Counted, Counted]:
@@ -210,7 +182,7 @@ class Counted:
         if self.constant:
             return Counted(-self.value, self.counts, True)
         if ("-", 0) not in self.done:
-            negative = type(self)(-self.value, self.counts, operands=(self,))
+            negative = Counted(-self.value, self.counts, operands=(self,))
             self.done["-", 0], negative.done["-", 0] = (self, negative), (negative, self)
         return self.done["-", 0][1]
 
@@ -291,7 +263,7 @@ def _(zero: Counted) -> int:
 
 
 class CountedArray:
-    """An array that counts the accesses to its numbers, and gives out doubles as `Counted`, integers as they are.
+    """An array that gives out doubles as `Counted`, integers as they are.
 
     A part of it (a slice, a row) is a view, as in compiled code.
 
@@ -309,8 +281,6 @@ class CountedArray:
         self._spare = set(np.flatnonzero(np.ma.getmaskarray(given)).tolist())
         self._items = np.arange(self.values.size).reshape(self.values.shape)
         self._counts = counts
-        self._read: dict[int, float] = {}  # when each item was last read or written
-        self._written: dict[int, float] = {}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -332,32 +302,16 @@ class CountedArray:
     def _part(self, index: Any) -> CountedArray:
         part = object.__new__(CountedArray)
         part.values, part._items, part._counts = self.values[index], self._items[index], self._counts
-        part._read, part._written, part._spare = self._read, self._written, self._spare
+        part._spare = self._spare
         return part
-
-    def _left(self, when: dict[int, float], item: int) -> bool:
-        """Whether an item has left the innermost cache; it is touched now."""
-        now = self._counts.loads + self._counts.stores
-        before, when[item] = when.get(item, -np.inf), now
-        return now - before > NEAR
-
-    def _touch(self, item: int) -> bool:
-        """Whether an item, which is read or written now, must be fetched to be read."""
-        self._counts.touched += item not in self._read
-        return self._left(self._read, item)
 
     def __getitem__(self, index: Any) -> Any:
         item = self._items[index]
         if np.ndim(item):
             return self._part(index)
         if self.values.dtype.kind in "iu":
-            self._counts.integers += self._left(self._read, int(item))
             return int(self.values[index])
-        if int(item) in self._spare:
-            return Counted(float(self.values[index]), self._counts, True)
-        self._counts.loads += 1
-        self._counts.fetched += self._touch(int(item))
-        return Counted(float(self.values[index]), self._counts)
+        return Counted(float(self.values[index]), self._counts, int(item) in self._spare)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         items = np.ravel(self._items[index]).tolist()
@@ -365,12 +319,6 @@ class CountedArray:
         given = value if several else (value,) * len(items)
         numbers = [_value(given[i]) if item in self._spare else _used(given[i]) for i, item in enumerate(items)]
         self.values[index] = np.reshape(numbers, np.shape(self._items[index]))
-        for item in items:
-            if item in self._spare:
-                continue
-            self._counts.stores += 1
-            self._counts.written += self._left(self._written, item)
-            self._touch(item)
 
 
 def _value(number: Any) -> Any:
@@ -384,18 +332,9 @@ def _used(result: Any) -> Any:
     return result.use() if isinstance(result, Counted) else result
 
 
-def counting(
-    compiled: Dispatcher, instead: Mapping[Callable[..., Any], Callable[..., Any]] | None = None
-) -> Callable[..., Any]:
-    """Give a function that runs a kernel uncompiled with `Counted` numbers and `CountedArray`s, and gives values.
-
-    Parameters
-    ----------
-    compiled : numba dispatcher
-    instead : mapping, optional
-        As of `kernels.compiler.interpreted`; `REGISTERS` to count registers whole.
-    """
-    twin = interpreted(compiled, instead)
+def counting(compiled: Dispatcher) -> Callable[..., Any]:
+    """Give a function that runs a kernel uncompiled with `Counted` numbers and `CountedArray`s, and gives values."""
+    twin = interpreted(compiled)
 
     def run(*arguments: Any) -> Any:
         collecting = gc.isenabled()
@@ -407,67 +346,3 @@ def counting(
                 gc.enable()
 
     return run
-
-
-class Register(Counted):
-    """A row whose value is an array [ROW]; never a literal, since no compiler folds a row of different numbers."""
-
-    __slots__ = ()
-    __array_ufunc__ = None  # arrays leave their operations with a register to it
-    columns = ROW
-
-    def _other(self, other: Any) -> Counted:
-        return Register(other, self.counts) if isinstance(other, np.ndarray) else super()._other(other)
-
-
-def _load_row(array: Any, index: int) -> Any:
-    """A register; of a constant array, which nothing counts, its numbers."""
-    numbers = array[index : index + ROW].copy()
-    if not isinstance(array, CountedArray):
-        return numbers
-    return Register(np.array([number.value for number in numbers]), numbers[0].counts)
-
-
-def _write_row(array: Any, index: int, a: Any) -> None:
-    array[index : index + ROW] = a.use()
-
-
-def _entry(a: Any, i: int) -> Any:
-    key = ("entry", i)
-    if key not in a.done:
-        a.done[key] = (a, Counted(float(a.value[i]), a.counts, operands=(a,)))
-    return a.done[key][1]
-
-
-def _multiply_rows(a: Any, b: Any) -> Any:
-    return a * b
-
-
-def _add_row(a: Any, b: Any) -> Any:
-    return a + b
-
-
-def _scale_row(x: Any, a: Any) -> Any:
-    return x * (Register(a, x.counts) if isinstance(a, np.ndarray) else a)
-
-
-def _eight_rows(six: Any) -> Any:
-    return (*six, np.zeros(ROW), np.zeros(ROW))
-
-
-def _transposed_rows(eight: Any) -> Any:
-    registers = tuple(a for a in eight if isinstance(a, Register))
-    values = np.array([a.value if isinstance(a, Register) else a for a in eight])
-    return tuple(Register(column, registers[0].counts, operands=registers) for column in values.T)
-
-
-REGISTERS: dict[Callable[..., Any], Callable[..., Any]] = {
-    rows.load_row: _load_row,
-    rows.write_row: _write_row,
-    rows.entry: _entry,
-    rows.multiply_rows: _multiply_rows,
-    rows.add_row: _add_row,
-    rows.scale_row: _scale_row,
-    rows.eight_rows: _eight_rows,
-    rows.transposed_rows: _transposed_rows,
-}

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laboratory.counting import Counts
-from laboratory.phase_costs import count, count_phases, counts_per_body
-from laboratory.phases import PIECE, TIP, Arguments, arguments
+from laboratory.sweeps import PIECE, TIP, Chain, chain, count, count_sweeps, counts_per_body
 from mpimbs.model import System
 from mpimbs.parts.bodies.halved import LEAF_SCRATCH, Halving, assemble_bodies, inverse_inertias
 from mpimbs.spatial.rows import ROW
@@ -97,16 +96,15 @@ class OperationCounts(NamedTuple):
         return self.release + self.assemble + self.spread
 
 
-def operations_of(short: System, long: System, whole: bool = False) -> OperationCounts:
-    """Count the operations of bodies and joins in chains of one kind.
+def operations_of(short: System, long: System) -> OperationCounts:
+    """Count the useful operations of bodies and joins in chains of one kind.
+
+    Spare columns and products with literal zeros are left out; see `laboratory.counting`.
 
     Parameters
     ----------
     short, long : System
         Two chains of the same kind, three bodies or more; the mean over the bodies is taken by which they differ.
-    whole : bool
-        Count what is executed: each operation on a row in all columns of its register. Otherwise what is useful, with
-        spare columns and products with literal zeros left out; see `laboratory.counting`.
 
     Raises
     ------
@@ -118,16 +116,14 @@ def operations_of(short: System, long: System, whole: bool = False) -> Operation
     extra = range(short.n_bodies, long.n_bodies)
     if len(extra) == 0:
         raise ValueError(f"the second chain must be longer than the first, which has {short.n_bodies} bodies")
-    per_body = counts_per_body(short, long, useful=not whole)
-    a = arguments(long)
-    count_phases(a)
+    per_body = counts_per_body(short, long, useful=True)
+    a = chain(long)
+    count_sweeps(a)
 
     def kernels(compiled: Any, *given: Any) -> Counts:
-        return count(compiled, *given, useful=not whole, whole=whole)
+        return count(compiled, *given, useful=True)
 
-    tip, piece, kinematics = (
-        sum((per_body[phase] for phase in phases), Counts()) for phases in (TIP, PIECE, KINEMATICS)
-    )
+    tip, piece, kinematics = (sum((per_body[name] for name in sweeps), Counts()) for sweeps in (TIP, PIECE, KINEMATICS))
     assembled = [_assembled(kernels, leaves_of(long, a), k) for k in extra]
     leaf, *joined = (sum(parts, Counts()) / len(extra) for parts in zip(*assembled, strict=True))
     turn = kernels(join_turn, 0.0, a.turn, a.turn, np.zeros(TURNING))
@@ -179,7 +175,7 @@ class _Leaves(NamedTuple):
     freed: list[int]
 
 
-def leaves_of(system: System, a: Arguments) -> _Leaves:
+def leaves_of(system: System, a: Chain) -> _Leaves:
     """Make a halving of one leaf for each body of a chain, whose kinematics `a` holds."""
     last_step = build(system.columns()).body_step
     inverses = inverse_inertias(system, 0, a.structure, last_step)

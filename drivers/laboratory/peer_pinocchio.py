@@ -11,11 +11,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pinocchio as pin
 from scipy.spatial.transform import Rotation
 
-from laboratory.peer import Floats, Peer, check_model, check_need, plain_joint_forces
-from mpimbs.model import JOINT_TYPES, System
+from laboratory.peer import Floats, Peer, UnavailableError
+from mpimbs.dynamics.resources import free_memory
+from mpimbs.model import JOINT_TYPES, Columns, System
 
 X, Y, Z = np.eye(3)
 
@@ -179,6 +181,82 @@ def memory_needed(nu: int) -> float:
     return 32.0 * nu**3 + 360.0 * nu**2
 
 
+SHARE = 0.5  # of the free memory that it may take
+
+
+def check(system: System, memory: float | None) -> None:
+    """Say what Pinocchio can't take of a system, or that it needs more memory (bytes) than it may take.
+
+    Raises
+    ------
+    UnavailableError
+    """
+    columns = system.columns()
+    closing = sorted({loop.type for loop in system.loops} - set(LOOPS))
+    unknown = sorted({JOINT_TYPES[k].name for k in np.unique(columns.joint_type)} - {*JOINTS, "fixed"})
+    for found, what in (
+        (closing, f"the model closes loops, and Pinocchio none by a {' nor by a '.join(closing)} joint"),
+        (columns.wrenches or columns.added_mass is not None, "the model's wrenches on bodies are not handed to peers"),
+        (system.springs, "springs between bodies are not handed to peers"),
+        (system.force_functions, "functions of the state are not handed to peers"),
+        (unknown, f"Pinocchio has no {' and no '.join(unknown)} joint"),
+    ):
+        if found:
+            raise UnavailableError(f"not comparable: {what}")
+    need = memory_needed(system.nu) * (len(LOOP_WAYS) if system.loops else 1)
+    allowed = SHARE * free_memory(swap=False) if memory is None else memory
+    if need > allowed:
+        shares = f"needs {need / 1e9:.3g} GB of the {allowed / 1e9:.3g} GB it may take"
+        raise UnavailableError(f"out of memory (data grow as n^3): {shares}")
+
+
+def turned(c: Columns) -> npt.NDArray[np.bool_]:
+    """Say of each body [n] whether its joint's coordinates begin with a quaternion."""
+    return np.array([kind.quaternion for kind in JOINT_TYPES])[c.joint_type]
+
+
+def rotations(c: Columns, q: Floats) -> Rotation:
+    """Give the rotations of all joints with quaternions: body components into those of the joint frame."""
+    w_first = q[c.q_offset[:-1][turned(c)][:, None] + np.arange(4)]
+    return Rotation.from_quat(w_first[:, [1, 2, 3, 0]].reshape(-1, 4))
+
+
+def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
+    """Give the generalized forces [nu] (N m, N) of springs, dampers, torques at time 0 and `tau`, by plain formulas.
+
+    Peers don't have them all, so they get them as numbers: the time of a peer does not contain their evaluation, that
+    of this package does.
+    """
+    loads = c.torque - c.damping * u + (0.0 if tau is None else tau)
+    for k, function in c.torque_functions:
+        loads[c.u_offset[k] : c.u_offset[k + 1]] += function(0.0)
+
+    # Angles and displacements: -k (q - rest).
+    quaternion = turned(c)
+    plain_q, plain_u = (~np.repeat(quaternion, np.diff(offset)) for offset in (c.q_offset, c.u_offset))
+    loads[plain_u] -= c.stiffness[plain_u] * (q - c.rest)[plain_q]
+
+    # Quaternions: J^-T K x of the rotation vector x from rest, in body components.
+    if quaternion.any():
+        rotation = rotations(c, q)
+        first = c.u_offset[:-1][quaternion][:, None] + np.arange(3)
+        x = (rotations(c, c.rest).inv() * rotation).as_rotvec()
+        k = c.stiffness[first][:, :, None] * np.eye(3)
+        k[:, [0, 0, 1], [1, 2, 2]] = k[:, [1, 2, 2], [0, 0, 1]] = c.cross_stiffness[first]
+        pull = np.einsum("nij,nj->ni", k, x)
+        half = np.linalg.norm(x, axis=1, keepdims=True) / 2
+        bend = (1 - 1 / np.sinc(half / np.pi) * np.cos(half)) / np.maximum(4 * half**2, 1e-300)
+        loads[first] -= pull - np.cross(x, pull) / 2 + bend * np.cross(x, np.cross(x, pull))
+
+        # Positions of free joints: -k (q - rest) along the axes of the joint frame, in body components.
+        free = np.diff(c.u_offset)[quaternion] == 6
+        if free.any():
+            at = c.q_offset[:-1][quaternion][free][:, None] + np.arange(4, 7)
+            pull = c.stiffness[first[free] + 3] * (q - c.rest)[at]
+            loads[first[free] + 3] -= rotation[free].inv().apply(pull)
+    return loads
+
+
 def loop_forces(system: System, built: PinocchioModel, q: Floats, u: Floats) -> Floats:
     """Give what springs, dampers and torques at time 0 of loop joints are on the tree's joints (Pinocchio's order)."""
     total = np.zeros(built.model.nv)
@@ -234,8 +312,7 @@ def pinocchio_peer(
     ------
     UnavailableError
     """
-    check_model(system, {*JOINTS, "fixed"}, "Pinocchio", LOOPS)
-    check_need(memory_needed(system.nu) * (len(LOOP_WAYS) if system.loops else 1), "n^3", memory)
+    check(system, memory)
     built = PinocchioModel(system)
     model, theirs = built.model, (built.q_of(q), built.u_of(u))
     loads = built.u_of(plain_joint_forces(built.columns, q, u, tau))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.peer import Floats, Peer, UnavailableError, installed
+from laboratory.peer import Floats, Peer, UnavailableError
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.laps import summary
@@ -40,18 +40,18 @@ Key = TypeVar("Key")
 
 
 def _pinocchio(*state: Any) -> Peer:
-    with installed("pinocchio", "pin"):
+    try:
         from laboratory.peer_pinocchio import pinocchio_peer
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "pinocchio":
+            raise
+        raise UnavailableError("not installed: pip install pin") from error
+    except ImportError as error:
+        raise UnavailableError(f"does not load: {error}") from error
     return pinocchio_peer(*state)
 
 
-def _drake(*state: Any) -> Peer:
-    with installed("pydrake", "drake"):
-        from laboratory.peer_drake import drake_peer
-    return drake_peer(*state)
-
-
-PEERS: dict[str, Callable[..., Peer]] = {"pinocchio": _pinocchio, "drake": _drake}
+PEERS: dict[str, Callable[..., Peer]] = {"pinocchio": _pinocchio}
 """By name the function that builds a system in that program at a state.
 
 Its arguments are the system, q [nq] and u [nu] (our order; rad, m, quaternions; rad/s, m/s), generalized forces tau
@@ -70,12 +70,10 @@ def compare(
 
     The state is the model's q with speeds u_k = 0.1 sin(k), as for `bench`; of a model with loops the nearest to these
     that close them, beside the model's q, where accelerations may be nothing. All are called from Python. First the
-    accelerations are compared: a peer that differs from ours by more than 1e-8 of the largest one is not timed, but for
-    ways that are rough by nature (see `Peer`). Another
-    frame, sign or inertia would give differences of the order of 1; what is below comes from the peer's own rounding,
-    which grows along a chain (Pinocchio: 1e-13 after 256 revolute joints; of spherical joints 1e-12 after 16, 1e-8 to
-    1e-4 after 32, all digits after 64); and 1e-8 is the tolerance of a simulation by default, so that a peer with a
-    larger error would not give the motion that was asked for.
+    accelerations are compared: a peer that differs from ours by more than 1e-8 of the largest one, the tolerance of a
+    simulation by default, is not timed, but for ways that are rough by nature (see `Peer`). Another frame, sign or
+    inertia would give differences of the order of 1; what is below is the peer's own rounding, which grows along a
+    chain (Pinocchio: 1e-13 after 256 revolute joints; of spherical ones 1e-12 after 16, 1e-8 to 1e-4 after 32).
 
     Then they take turns: a round is some evaluations of each, about 2 ms, the first of which is not counted, so that
     caches are warm as in a simulation, and a slow moment of the machine meets all alike.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -88,24 +88,20 @@ def many_objects() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def interpreted(
-    compiled: Dispatcher, instead: Mapping[Callable[..., Any], Callable[..., Any]] | None = None
-) -> Callable[..., Any]:
+def interpreted(compiled: Dispatcher) -> Callable[..., Any]:
     """Give the uncompiled twin of a kernel, and of all that it calls, for numbers that numba does not know.
 
     Parameters
     ----------
     compiled : numba dispatcher
         A function made by `kernel`.
-    instead : mapping, optional
-        Functions that kernels call but are none, such as those of `spatial.rows`, to those that the twins call instead.
 
     Returns
     -------
     callable
         Same arguments; arrays may be of dtype object.
     """
-    return _interpreted(compiled, dict(instead or {}))
+    return _interpreted(compiled, {})
 
 
 def _interpreted(compiled: Dispatcher, done: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
@@ -119,6 +115,4 @@ def _interpreted(compiled: Dispatcher, done: dict[Any, Callable[..., Any]]) -> C
         called = scope.get(name)
         if isinstance(called, Dispatcher):
             scope[name] = _interpreted(called, done)
-        elif isinstance(called, FunctionType):
-            scope[name] = done.get(called, called)
     return twin

@@ -44,9 +44,8 @@ class TestFaults:
         monkeypatch.setattr(faults, "MOST_OF_IT", 0.2)
         table = faults.main(tmp_path / "faults", kills=1, others=1, most_ranks=2)
         assert not faults.good(table) and json.loads((tmp_path / "faults" / "faults.json").read_text()) == table
-        twice = faults.added([table, table])
         for by, names in (("fault", ("rank killed", "odd")), ("topology", ("ensemble", "events"))):
-            text, both = faults.text_of(table["rows"], by), faults.text_of(twice["rows"], by)
+            text, both = (faults.text_of(times * table["rows"], by) for times in (1, 2))
             for good, name in zip((1, 0), names, strict=True):
                 assert (
                     f"| {name} | 1 (1 on 2 ranks) | {good} | 0 | 0 | {good} | 0 | {good} of {good} | 0 of 0 |" in text

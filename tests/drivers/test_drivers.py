@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib import image
 from mpi4py import MPI
@@ -44,28 +45,11 @@ def test_the_sixteen_body_chain(
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="peers know no MPI: the driver runs alone")
 def test_versus_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pinocchio agrees at both sizes and stops at the third, for want of memory; mpimbs goes on."""
-    folder = tmp_path / "results"
-    sizes = (3, 16, 96, 128)
-    table = driver("versus_peers").main(folder, sizes=sizes, peers=["pinocchio"], seconds=0.01, memory=1e7)
-    out, _ = capsys.readouterr()
-    assert json.loads((folder / "versus_peers.json").read_text()) == table
-    assert [(row["n"], row["program"]) for row in table["rows"]] == [
-        (3, "mpimbs"), (3, "pinocchio"), (16, "mpimbs"), (16, "pinocchio"), (96, "mpimbs"), (128, "mpimbs"),
-    ]  # fmt: skip
-    assert all(row["difference"] <= table["settings"]["agreement"] for row in table["rows"])
-    assert set(table["stops"]) == {"pinocchio"} and table["stops"]["pinocchio"]["n"] == 96
-    assert "pinocchio stops at n = 96: out of memory (data grow as n^3): needs" in out
-    assert out.count("x ours") == 2 and table["machine"]["cpu"]
-    assert image.imread(folder / "versus_peers.png")[..., :3].std() > 0.02, "the picture is blank"
-
-
-def test_versus_peers_on_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row for every program on every model; a peer that gives no figure says why."""
     models = ["figure", "tree:4:2", "crowd:2"]
-    table = driver("versus_peers").of_models(models, tmp_path, ["pinocchio"], 0.01, 1e6)
+    table = driver("versus_peers").main(models, tmp_path, ["pinocchio"], 0.01, 1e6)
     out, _ = capsys.readouterr()
-    assert json.loads((tmp_path / "versus_peers_models.json").read_text()) == table
+    assert json.loads((tmp_path / "versus_peers.json").read_text()) == table
     programs = [(model, program) for model in models for program in ("mpimbs", "pinocchio")]
     assert [(row["model"], row["program"]) for row in table["rows"]] == programs
     lines = out.splitlines()
@@ -73,33 +57,29 @@ def test_versus_peers_on_models(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for model, row, line in zip(models, table["rows"][1::2], lines[2:], strict=True):
         assert line.startswith(f"| `{model}` | {system_from(model).n_bodies} | ")
         assert ("out of memory" in line) == ("reason" in row) and (line.count(" us") == 2) == ("reason" not in row)
-    assert image.imread(tmp_path / "versus_peers_models.png")[..., :3].std() > 0.02, "the picture is blank"
+    assert image.imread(tmp_path / "versus_peers.png")[..., :3].std() > 0.02, "the picture is blank"
 
 
 @pytest.mark.time_limit(400)  # the first to use a width compiles for it
 def test_the_limits(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = comm.bcast(tmp_path) / "results"
     limits = driver("limits")
-    limits.SHORT, limits.LONG = 2, 6  # type: ignore[attr-defined]
     found = limits.main(["spatial_chain:64", "rope:64"], folder, 0.002, comm)
     out, _ = capsys.readouterr()
     if comm.rank > 0:
         assert found is None and out == ""
     else:
-        assert found["all_ranks"]["ranks"] == comm.size
-        assert [case["system"] for case in found["systems"]] == ["spatial_chain:64", "rope:64"]
-        written = json.loads((folder / "limits.json").read_text())
-        for case, again in zip(found["systems"], written["systems"], strict=True):
-            assert again["rows"] == case["rows"] and case["table"] in out
-            assert case["table"].count("\n| ") == 1 + len(case["rows"])
-            names = [row["phase"] for row in case["rows"]]
-            assert names[0] == "layout" and names[-3:] == ["joins", "sum", "evaluation"]
-            lanes, doubles = case["rows"][-1]["ns_measured"]
-            for row in case["rows"]:
-                assert set(row["ns_measured"]) == ({lanes} if row["phase"] in ("layout", "joins") else {lanes, doubles})
-                assert row["ns_at_peak"] >= 0 and row["ns_limit"] >= row["ns_at_bandwidth"] > 0
-            assert min(case["rows"][-1]["ns_measured"].values()) > 0
-    for bad in ("tree:2:2", "spatial_chain:1", "free_chain:64"):
+        assert json.loads((folder / "limits.json").read_text()) == found
+        lanes = found["machine"]["width"]
+        rows = found["rows"]
+        assert [(row["system"], row["lanes"]) for row in rows] == [
+            (spec, width) for spec in ("spatial_chain:64", "rope:64") for width in (lanes, 1)
+        ]
+        for row in rows:  # a clock can be off by little, a limit by a factor of some must be wrong
+            assert row["operations"] > 500 and row["bytes"] > 300 and 0 < row["ns_limit"] < 2 * row["ns"]
+            assert f"| {row['system']} | {row['lanes']} |" in out
+        assert rows[2]["operations"] > rows[0]["operations"] > rows[1]["operations"]
+    for bad in ("tree:2:2", "spatial_chain:0"):
         with pytest.raises(InputError, match=bad):
             limits.main([bad], folder, 0.0, comm)
 
@@ -111,13 +91,14 @@ def test_operation_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     out, _ = capsys.readouterr()
     assert json.loads((folder / "operation_counts.json").read_text()) == table
     assert set(table["counts"]) == {"revolute", "spherical", "mixed"}
-    for both in table["counts"].values():
-        for part, useful in both["useful"].items():
-            executed = both["executed"][part]
-            assert all(executed[name] >= useful[name] for name in useful) and useful["multiplications"] > 0
+    assert all(part["multiplications"] > 0 for parts in table["counts"].values() for part in parts.values())
+    for n, forms in table["inertia"].items():  # pairs of joints, each a product of six or a resolved load (24 + 18)
+        pairs = int(n) * (int(n) - 1) / 2
+        for form, each in (("recursive", 24), ("doubling", 24), ("here", 6)):
+            assert each < forms[form]["multiplications"] / pairs < each + 130 * (2 + np.log2(int(n))) / int(n)
     assert table["paper"]["body swept, both handles"]["multiplications"] == 637
-    assert "| body swept at the tip | 356 + 290 | 353 + 287 | 1 | 0 | 1 | 300 + 279 |" in out
-    assert out.count("multiplications + additions") == 3
+    assert "| body swept at the tip | 353 + 287 | 1 | 0 | 1 | 300 + 279 |" in out
+    assert out.count("multiplications + additions") == 4
     assert "| DCA | paper | 4 | 1.00 |" in out and table["gain"]["paper"]["dca-terminal"][0] == 1.0
     for name, wide in (("figure3", True), ("figure4", False), ("figure5", True), ("figure6", False)):
         figure = table["figures"][name]
@@ -251,4 +232,4 @@ def test_augmented_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert faster[1e3] > 1e3 * faster[1e7]
     for picture in tmp_path.glob("*.png"):
         assert image.imread(picture).std() > 0.01, picture
-    assert "iterations of" in capsys.readouterr().out
+    assert "what iterations change" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Operations and memory accesses, counted, against counts by hand and published ones."""
+"""Operations, counted, against counts by hand and published ones."""
 
 import re
 from collections import Counter
@@ -9,25 +9,14 @@ import pytest
 
 from cases import GENERATORS
 from laboratory.counting import Counted, CountedArray, Counts, counting
-from laboratory.phase_costs import count, count_joins, count_phases, counts_per_body
-from laboratory.phases import (
-    PIECE,
-    TIP,
-    arguments,
-    pieces,
-    run_joins,
-    swept,
-)
+from laboratory.sweeps import PIECE, SWEEPS, TIP, chain, count_sweeps, counts_per_body
 from mpimbs.kernels.compiler import FASTMATH, interpreted, kernel
 from mpimbs.kernels.lanes import zero_lanes
-from mpimbs.kernels.memory import Table
 from mpimbs.kernels.tuples import load3, load9, load21
 from mpimbs.model import system_from
 from mpimbs.spatial.inertia import inertia_inward, inertia_inward_from_hinge
 from mpimbs.spatial.rows import ROW, store_symmetric
-from mpimbs.spatial.six import products, six_rows, write_six
 from mpimbs.spatial.vectors import cross, dot3, dot6, multiply, rotate
-from mpimbs.values.assembly import RECORD, assemble, inverse_six
 from tolerances import assert_close
 
 
@@ -62,13 +51,13 @@ def operations_in(compiled, lanes: str = "") -> Counter[str]:
     return Counter(re.findall(rf"= (fmul|fadd|fsub|fdiv) {flags}{re.escape(lanes)}", code))
 
 
-@kernel
+@kernel(inline=True)  # a part of what calls it, in whose code its operations are to be found
 def _from_hinge(zero, a, b):
     moved = inertia_inward_from_hinge(load9(zero, a, 0), load3(zero, a, 9), load21(zero, a, 12))
     store_symmetric(zero, b, 0, moved)
 
 
-@kernel
+@kernel(inline=True)
 def _any_inertia(zero, a, b):
     moved = inertia_inward(load9(zero, a, 0), load3(zero, a, 9), load21(zero, a, 12))
     store_symmetric(zero, b, 0, moved)
@@ -95,51 +84,14 @@ def test_counts_are_those_of_the_compiled_code(moving, lanes: bool) -> None:
     assert found["fdiv"] == counts.divisions == 0
 
 
-@kernel
-def _product(a, b, c):
-    write_six(c, 0, products(a, 0, six_rows(b, 0)))
-
-
-@kernel
-def _inverse(a, b):
-    write_six(b, 0, inverse_six(six_rows(a, 0)))
-
-
-def six(spare: tuple[int, ...] = (), seed: int = 0) -> np.ndarray:
-    """Six rows of a positive definite matrix and zeros, with spare columns masked."""
-    rows = np.zeros((6, ROW))
-    rows[:, :6] = np.eye(6) + 0.1 * np.random.default_rng(seed).normal(size=(6, 6))
-    rows = np.ma.array(rows)
-    rows[:, list(spare)] = np.ma.masked
-    return rows.ravel() if spare else np.ma.getdata(rows).ravel()
-
-
-def test_whole_registers_are_those_of_the_compiled_code() -> None:
-    """The optimised code has as many operations on registers, and on doubles, as were counted.
-
-    But for what the compiler finds to be common, which depends on what else the process has compiled: 6 % at the most.
-    """
-    random = np.random.default_rng(0)
-    for compiled, sizes in ((_product, (6, 6, 6)), (_inverse, (6, 6)), (assemble, (18, 18, RECORD // ROW, 18))):
-        given = [random.normal(size=size * ROW) for size in sizes]
-        same = [part.copy() for part in given]
-        counts = count(compiled, *given, whole=True)
-        again = numba.njit(fastmath=FASTMATH, error_model="numpy")(compiled.py_func)
-        again(*same)
-        rows, doubles = (operations_in(again, kind) for kind in (f"<{ROW} x double>", "double"))
-        times, plus, minus, over = (ROW * rows[name] + doubles[name] for name in ("fmul", "fadd", "fsub", "fdiv"))
-        assert 0.9 * counts.multiplications < times <= counts.multiplications
-        assert 0.9 * counts.additions < plus + minus <= counts.additions
-        assert over == counts.divisions
-        assert counts.multiplications > 200
-        np.testing.assert_allclose(given[-1], same[-1], rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.time_limit(400)  # compiles
 @pytest.mark.parametrize("spec", [f"{name}:5" for name in GENERATORS])
 def test_counted_sweeps_compute_what_compiled_ones_do(spec: str) -> None:
-    counted, compiled = arguments(system_from(spec)), swept(system_from(spec))
-    count_phases(counted)
+    counted, compiled = chain(system_from(spec)), chain(system_from(spec))
+    count_sweeps(counted)
+    for call in SWEEPS.values():
+        kernel, *given = call(compiled)
+        kernel(*given)
     for name in ("block", "udot"):
         assert_close(name, getattr(counted, name), getattr(compiled, name), "lanes")
         assert np.abs(getattr(counted, name)).max() > 0
@@ -153,26 +105,7 @@ def test_published_counts_of_revolute_chains() -> None:
     skips the row that a hinge leaves without force, and c needs no product of its own.
     """
     counts = counts_per_body(system_from("spatial_chain:32"), system_from("spatial_chain:36"))
-    tip, piece = (sum((counts[phase] for phase in phases), Counts()) for phases in (TIP, PIECE))
+    tip, piece = (sum((counts[name] for name in sweeps), Counts()) for sweeps in (TIP, PIECE))
     assert 300 <= tip.multiplications < 1.25 * 300 and 279 <= tip.additions < 1.15 * 279
     assert piece.multiplications == pytest.approx(637, rel=0.1) and piece.additions == pytest.approx(548, rel=0.1)
     assert tip.sine_cosines == piece.sine_cosines == 1 and tip.divisions == piece.divisions == 1
-
-
-# W_L I_R, I_R X and E_L Y by rows of 8; an elimination with as many right-hand sides; A and f at the point; and a few
-# for means and for the check of the elimination's factors
-JOIN_MULTIPLICATIONS = 3 * 6 * 6 * 8 + 6 * 6 * 2 * 8 + 2 * 6 * 6
-FEW = 0.02
-
-
-def test_counts_of_joins() -> None:
-    """Nothing gets lost in rows and views."""
-    blocks = np.tile(swept(system_from("spatial_chain:4")).block, (3, 1))
-    counted, compiled = pieces(blocks), pieces(blocks)
-    counts = count_joins(counted)
-    table = Table(compiled)
-    run_joins(1, table.data)
-    for name in ("joined", "responses", "loads"):
-        assert_close(name, getattr(counted, name), getattr(compiled, name), "join")
-    assert counts.multiplications == pytest.approx(2 * JOIN_MULTIPLICATIONS, rel=FEW) and counts.divisions == 2 * 6
-    assert 0.8 * counts.multiplications < counts.additions < counts.multiplications

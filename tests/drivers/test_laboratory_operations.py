@@ -7,8 +7,8 @@ from laboratory.operations import PAPER, OperationCounts, arithmetic, models, op
 from mpimbs.model import system_from
 
 
-def of_kind(kind: str, whole: bool = False) -> OperationCounts:
-    return operations_of(system_from(f"{kind}:4"), system_from(f"{kind}:6"), whole)
+def of_kind(kind: str) -> OperationCounts:
+    return operations_of(system_from(f"{kind}:4"), system_from(f"{kind}:6"))
 
 
 def both(counts: Counts) -> tuple[float, float]:

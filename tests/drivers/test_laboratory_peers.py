@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import laboratory.peer_pinocchio as peer_pinocchio
-from laboratory.peer import Peer, plain_joint_forces
+from laboratory.peer import Peer
 from laboratory.peers import OURS, PEERS, compare, compare_apart
 from mpimbs.model import JOINT_TYPES, System, system_from
 from oracles.dense import Array, dense_accelerations, generalized_forces
@@ -19,37 +19,25 @@ from oracles.random_systems import ALL, random_system
 from tolerances import TOLERANCE, assert_close, error
 
 FIGURES = {"version", "way", "us_min", "us_median", "us_p90", "ns_per_body_min", "difference", "ratio", "ways"}
-NO_DRAKE = "Drake is an optional peer: pip install drake"
-WITHOUT_CYLINDRICAL = [name for name in ALL if name != "cylindrical"]
 
 
-@pytest.fixture(params=["pinocchio", "drake"])
-def name(request: pytest.FixtureRequest) -> str:
-    """A peer that is installed."""
-    if request.param == "drake":
-        pytest.importorskip("pydrake", reason=NO_DRAKE)
-    return request.param
-
-
-def assert_as_dense(name: str, system: System, q: Array, u: Array, tau: Array) -> None:
+def assert_as_dense(system: System, q: Array, u: Array, tau: Array) -> None:
     reference = dense_accelerations(system, q, u, tau)
-    peer = PEERS[name](system, q, u, tau, None)
+    peer = PEERS["pinocchio"](system, q, u, tau, None)
     for way, evaluate in peer.ways.items():
         for _ in range(2):  # the second call begins with what the first one left
-            assert_close(f"{name}, {way}", peer.in_our_order(evaluate()), reference, "pinocchio")
+            assert_close(way, peer.in_our_order(evaluate()), reference, "pinocchio")
 
 
-@pytest.mark.parametrize("kind", WITHOUT_CYLINDRICAL)
-def test_one_joint_type(name: str, kind: str) -> None:
-    if kind == "fixed" and name == "pinocchio":
-        return  # nothing moves, and the model has no joint
-    assert_as_dense(name, *random_system(7, 4, True, [kind]))
+@pytest.mark.parametrize("kind", [name for name in ALL if name != "fixed"])  # of which it would have no joint
+def test_one_joint_type(kind: str) -> None:
+    assert_as_dense(*random_system(7, 4, True, [kind]))
 
 
 @pytest.mark.parametrize("chain", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_mixed_joint_types(name: str, seed: int, chain: bool) -> None:
-    assert_as_dense(name, *random_system(seed, 8, chain, WITHOUT_CYLINDRICAL))
+def test_mixed_joint_types(seed: int, chain: bool) -> None:
+    assert_as_dense(*random_system(seed, 8, chain))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -58,7 +46,9 @@ def test_joint_forces(seed: int) -> None:
     kinds = [JOINT_TYPES[kind].nu for kind in system.columns().joint_type]
     system.set_torque(system.name_of(kinds.index(1)), lambda t: 3.0 + t)
     c = system.columns()
-    assert_close("joint forces", plain_joint_forces(c, q, u, tau), generalized_forces(c, q, u, tau), "dense")
+    assert_close(
+        "joint forces", peer_pinocchio.plain_joint_forces(c, q, u, tau), generalized_forces(c, q, u, tau), "dense"
+    )
 
 
 @pytest.mark.parametrize("spec", ["four_bar:5", "boom:3"])
@@ -72,16 +62,13 @@ def test_figures_of_systems_with_loops(spec: str) -> None:
     assert ways["constraintDynamics"]["difference"] < ways["lcaba, 1 iteration"]["difference"]
 
 
-@pytest.mark.parametrize(
-    ("peer", "module", "package"), [("pinocchio", "pinocchio", "pin"), ("drake", "pydrake", "drake")]
-)
-def test_a_peer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, peer: str, module: str, package: str) -> None:
-    for loaded in [m for m in sys.modules if m.split(".")[0] == module]:
+def test_a_peer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for loaded in [m for m in sys.modules if m.split(".")[0] == "pinocchio"]:
         monkeypatch.delitem(sys.modules, loaded)
-    monkeypatch.delitem(sys.modules, f"laboratory.peer_{peer}", raising=False)
-    monkeypatch.setitem(sys.modules, module, None)
-    rows = compare(system_from("chain:3"), 0.01, [peer])
-    assert rows[peer] == {"reason": f"not installed: pip install {package}"}
+    monkeypatch.delitem(sys.modules, "laboratory.peer_pinocchio", raising=False)
+    monkeypatch.setitem(sys.modules, "pinocchio", None)
+    rows = compare(system_from("chain:3"), 0.01)
+    assert rows["pinocchio"] == {"reason": "not installed: pip install pin"}
     assert set(rows[OURS]) == FIGURES
 
 

@@ -27,8 +27,7 @@ from mpimbs.bench.accuracy import SHAPES, accelerations, relative_error, shaped_
 from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.coupling import COUPLINGS
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error, together
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
 from mpimbs.plots.axes import new_figure, save
 
 SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))

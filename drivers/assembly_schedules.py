@@ -26,11 +26,9 @@ from mpimbs.bench.predict.open_values import value_of
 from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs
 from mpimbs.model import System, system_from
 from mpimbs.model.order.order import Order
-from mpimbs.parallel.agreement import on_root, together
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks, on_root, together
 from mpimbs.partition.assembly_costs import AssemblyCosts
-from mpimbs.partition.schedule_search import Search
-from mpimbs.partition.scheduling import AUTO, BALANCED, LEAVES, SERIAL
+from mpimbs.partition.schedule_search import AUTO, BALANCED, LEAVES, SERIAL, Search
 from mpimbs.values.joining import joined
 from mpimbs.values.joins import join, spread
 from mpimbs.values.value import without_loops

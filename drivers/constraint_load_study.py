@@ -28,8 +28,7 @@ from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_la
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import abort_on_error
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import abort_on_error, first_ranks
 from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, motion_of

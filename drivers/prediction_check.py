@@ -22,8 +22,7 @@ from mpimbs.bench.predict.cluster import measure_here
 from mpimbs.bench.predict.predict import predict
 from mpimbs.files.output_layout import versions
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error, together
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
 from mpimbs.plots.tables import host
 
 SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")

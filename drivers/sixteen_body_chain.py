@@ -21,8 +21,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import abort_on_error, first_ranks
 from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of

@@ -17,10 +17,9 @@ from mpimbs.kernels.trigonometry import arc_tangent, sine_cosine
 from mpimbs.model import System
 from mpimbs.sweep.build import build
 from mpimbs.sweep.inverse import inverse_dynamics
-from mpimbs.sweep.inward import inward
+from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import joint_places, velocity_terms
-from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import Springs, workspace
 from mpimbs.values.handles import SIZE
 

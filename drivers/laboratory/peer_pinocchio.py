@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pinocchio as pin
 from scipy.spatial.transform import Rotation
 
-from laboratory.peer import Floats, Peer, UnavailableError
+from laboratory.peers import Floats, Peer, UnavailableError
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import JOINT_TYPES, Columns, System
 

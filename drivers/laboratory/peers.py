@@ -1,6 +1,6 @@
 """Other programs on the same model at the same state: do they agree, and how long does an evaluation take.
 
-A peer is a line of `PEERS`. Peers are optional: they are imported when they are asked for.
+A peer is a line of `PEERS`, with a module of its own, `peer_<name>`, which alone imports it, when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
-from laboratory.peer import Floats, Peer, UnavailableError
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.laps import summary
@@ -36,7 +37,34 @@ AGREEMENT = 1e-8
 JOB = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # what tells a process that it is a rank of a job
 BATCH = 2e-3  # s of one program in a round
 FEWEST_ROUNDS = 5
+Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
+
+
+class UnavailableError(Exception):
+    """A peer gives no figure: a short reason, a colon, the details or the remedy."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A system in another program, at one state.
+
+    Attributes
+    ----------
+    version : str
+        Of the program.
+    ways : dict of str to function
+        The ways in which it evaluates forward dynamics, each a function without arguments; what is timed.
+    in_our_order : function
+        From what such a function returns to the generalized accelerations [nu] (rad/s^2, m/s^2), in the model's order.
+    rough : dict of str to float
+        Of a way that is known to be less accurate than `peers.AGREEMENT`: the difference up to which it is timed.
+    """
+
+    version: str
+    ways: dict[str, Callable[[], Any]]
+    in_our_order: Callable[[Any], Floats]
+    rough: dict[str, float] = field(default_factory=dict)
 
 
 def _pinocchio(*state: Any) -> Peer:
@@ -237,7 +265,7 @@ def compare_apart(
     order = json.dumps([spec, seconds, list(names), memory])
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__, order],
+            [sys.executable, "-c", "from laboratory import peers; peers.answer()", order],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -252,15 +280,11 @@ def compare_apart(
     return {name: {"reason": reason} for name in (OURS, *names)}
 
 
-def _answer(order: str) -> None:
-    """What the process does."""
-    spec, seconds, names, memory = json.loads(order)
+def answer() -> None:
+    """Do what the process of `compare_apart` is asked for by its argument."""
+    spec, seconds, names, memory = json.loads(sys.argv[1])
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = min(free_memory(swap=False), math.inf if hard < 0 else hard)
     if most < math.inf:
         resource.setrlimit(resource.RLIMIT_DATA, (int(most), hard))
     print(json.dumps(compare(system_from(spec), seconds, names, memory=memory)))
-
-
-if __name__ == "__main__":
-    _answer(sys.argv[1])

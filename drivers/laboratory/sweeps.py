@@ -10,10 +10,9 @@ import numpy.typing as npt
 from laboratory.counting import Counted, CountedArray, Counts, UsefulCounts, counting
 from mpimbs.model import System
 from mpimbs.sweep.build import build
-from mpimbs.sweep.inward import far_handle, inward
+from mpimbs.sweep.inward import far_handle, inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
-from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import TURNING, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
 

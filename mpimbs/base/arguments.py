@@ -16,6 +16,8 @@ import numpy.typing as npt
 from mpimbs.base.errors import InputError
 
 Floats = npt.NDArray[np.float64]
+
+
 _KINDS: dict[Any, tuple[type, str]] = {
     float: (Real, "a number"),
     int: (Integral, "a whole number"),

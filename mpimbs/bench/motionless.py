@@ -10,11 +10,9 @@ from mpimbs.model import System
 from mpimbs.model.order.segments import Branches, Copies, Segment, Segments
 from mpimbs.model.summary import names_where
 from mpimbs.sweep.build import build
-from mpimbs.sweep.inward import inward
+from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
-from mpimbs.sweep.motion import coordinate_rates, joint_places, velocity_terms
-from mpimbs.sweep.outward import outward
-from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.motion import coordinate_rates, joint_places, make_quaternions_unit, velocity_terms
 from mpimbs.sweep.structure import HELD, workspace
 from mpimbs.values.handles import SIZE
 

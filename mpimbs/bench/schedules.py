@@ -15,7 +15,7 @@ from mpimbs.bench.cost_fit import fit
 from mpimbs.bench.laps import least
 from mpimbs.bench.predict.cluster import Link
 from mpimbs.bench.predict.open_values import value_of
-from mpimbs.bench.timed_joins import time_join
+from mpimbs.bench.share import time_join
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System, system_from
@@ -25,9 +25,8 @@ from mpimbs.partition.assembly_costs import AssemblyCosts, hang_products
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE
 from mpimbs.partition.schedule_file import Laid, schedule_text
-from mpimbs.partition.schedule_search import Found, Search
+from mpimbs.partition.schedule_search import AUTO, BALANCED, BODIES, SERIAL, Found, Search
 from mpimbs.partition.schedule_times import SWEPT_IN
-from mpimbs.partition.scheduling import AUTO, BALANCED, BODIES, SERIAL
 from mpimbs.values.joining import joined
 from mpimbs.values.value import without_loops
 

@@ -23,8 +23,7 @@ from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.files.output_layout import versions
 from mpimbs.model import Body, System
-from mpimbs.parallel.agreement import together
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks, together
 from mpimbs.plots.tables import host
 
 

@@ -22,8 +22,7 @@ from mpimbs.bench.speedup import Plan, collect, cores_of, evaluations_per_second
 from mpimbs.bench.verdict import add_speedups, advice, fits, trusted
 from mpimbs.coupling import unavailable
 from mpimbs.model import System, system_text
-from mpimbs.parallel.agreement import on_root, together
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks, on_root, together
 from mpimbs.plots.axes import new_figure, number_ticks, save
 from mpimbs.plots.tables import write_tables
 

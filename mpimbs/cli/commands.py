@@ -73,17 +73,12 @@ SECTIONS: dict[str, dict[str, str]] = {
         "modes": "evaluation",
     },
     "Models": {"check": "", "convert": "models", "new": "models"},
-    "Speed": {
-        "compile": "ahead",
-        "bench": "study",
-        "study": "study",
-        "predict": "study",
-        "schedule": "schedule",
-    },
+    "Speed": {"compile": "ahead", "bench": "study", "study": "study", "predict": "study"},
 }
 GONE = {
     "ensemble": "`mpimbs run MODEL --parameters TABLE` does it, with the same options",
     "tune": f"sizes stand in the environment, {VARIABLE}=most_lane=64,pivot_bytes=8388608; compare by `mpimbs bench`",
+    "schedule": "`mpimbs predict MODEL --ranks P --find-schedule -o FOLDER` looks for one",
     "schema": "`mpimbs new --schema -o FILE.json` writes it",
 }
 
@@ -507,7 +502,7 @@ class _Job(contextlib.ExitStack):
         from mpi4py import MPI
 
         from mpimbs.parallel.agreement import abort_on_error, alike
-        from mpimbs.run.compile_notice import compilation_told
+        from mpimbs.run.progress import compilation_told
 
         os.environ["MPLBACKEND"] = "agg"  # pictures are files, whatever a notebook has left for those that it starts
         self.comm = MPI.COMM_WORLD if self._given is None else self._given

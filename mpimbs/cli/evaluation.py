@@ -137,8 +137,7 @@ def inverse(
 
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_inverse
-    from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.parallel.largest import greatest
+    from mpimbs.parallel.agreement import first_on_node, greatest
     from mpimbs.run.state import PRESCRIBED, read_state
 
     system = read(comm, model, forces)
@@ -369,7 +368,7 @@ def modes_command(
     def draw() -> None:
         if picture is not None and gathered is not None:
             from mpimbs.plots.axes import save
-            from mpimbs.plots.modes import draw_modes
+            from mpimbs.plots.curves import draw_modes
 
             click.echo(f"drew {save(draw_modes(system, gathered, found), picture)}")
 

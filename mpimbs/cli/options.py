@@ -121,7 +121,7 @@ def _finite(context: click.Context, parameter: click.Parameter, value: float) ->
 def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None]) -> None:
     """Work on as many ranks as there are subchains; an error of those who work is an error of all."""
 
-    from mpimbs.parallel.first_ranks import first_ranks
+    from mpimbs.parallel.agreement import first_ranks
 
     def action() -> None:
         with first_ranks(comm, count) as part:

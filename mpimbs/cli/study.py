@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpimbs.base.errors import InputError
+from mpimbs.base.names import LEAVES, SWEEPS
 from mpimbs.base.places import check_folder
 from mpimbs.cli.options import coupling_options, forces_option, gone, note_lanes, read, whole_numbers
 from mpimbs.cli.words import Command, on_root, together
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
     from mpimbs.model import System
 
 
+SCHEDULE_FILE = "schedule.toml"
+
+
 @click.command(cls=Command)
 @click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
 @click.option("--inertia", is_flag=True, help="Time the inertia matrix, its inverse and products instead.")
-@gone("--peers", "`python drivers/versus_peers.py --models MODEL`, in the sources, compares with them")
+@gone("--peers", "`python drivers/versus_peers.py MODEL`, in the sources, compares with them")
 @forces_option
 @click.pass_obj
 @coupling_options
@@ -126,31 +130,64 @@ def study(
 @gone("--inertia", "`mpimbs bench MODEL --inertia` on each number of ranks times the matrix")
 @click.option("--seconds", type=float, default=0.12, help="Wall time for each share of MODEL that is timed, s.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
-@click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv and .png.")
-@click.option("--force", is_flag=True, help="Replace a prediction in the folder.")
+@click.option("--find-schedule", is_flag=True, help="Look for the fastest order of an assembly on --ranks P instead.")
+@click.option("--leaves", type=click.Choice(LEAVES), default=SWEEPS, help="What it joins: intervals, or single bodies.")
+@click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv, .png; or schedule.toml and .png.")
+@click.option("--force", is_flag=True, help="Replace what is in the folder.")
 @click.pass_obj
-def predict(comm: MPI.Comm, model: str, ranks: str | None, cluster: str, as_json: bool, **settings: Any) -> None:
-    """Predict the time of one evaluation of MODEL on the ranks of a cluster."""
+def predict(
+    comm: MPI.Comm,
+    model: str,
+    ranks: str | None,
+    cluster: str,
+    find_schedule: bool,
+    leaves: str,
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    **settings: Any,
+) -> None:
+    """Predict the time of one evaluation of MODEL on the ranks of a cluster, or find a schedule for them."""
     from mpimbs.bench.predict.cluster import cluster_named
     from mpimbs.bench.predict.predict import PREDICTION_FILES
-    from mpimbs.parallel.first_ranks import first_ranks
+    from mpimbs.parallel.agreement import first_ranks
+    from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE
 
     system = read(comm, model, need="DIVISION")
     together(comm, system.validate)
     counts = together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
+    if find_schedule and (as_json or counts is None or len(counts) > 1):
+        raise InputError("--find-schedule looks for one on so many ranks: give one number by --ranks, and no --json")
     described = cluster_named(cluster, comm)
-    force, folder = settings.pop("force"), settings["output"]
-    if folder is not None:
-        on_root(
-            comm, lambda: check_folder(folder, PREDICTION_FILES, force, instead=", or leave `output` out to write none")
-        )
+    files = (SCHEDULE_FILE, SCHEDULE_PICTURE) if find_schedule else PREDICTION_FILES
+    if output is not None:
+        on_root(comm, lambda: check_folder(output, files, force, instead=", or leave `output` out to write none"))
 
     def work() -> None:
         with first_ranks(comm, 1) as part:
-            if part is not None:
-                _predict(system, counts, described, as_json, **settings)
+            if part is None:
+                return
+            if not find_schedule:
+                _predict(system, counts, described, as_json, output=output, **settings)
+            elif counts is not None:
+                _find_schedule(system, counts[0], leaves, described.between_nodes, output)
 
     together(comm, work)
+
+
+def _find_schedule(system: System, ranks: int, leaves: str, link: Any, output: Path | None) -> None:
+    """Look for the schedule by which `assembly` is the fastest; tell it beside balanced and serial, and write it."""
+    from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs, told, write_schedule
+    from mpimbs.plots.axes import save
+    from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE, draw_schedule
+
+    found = compare_schedules(system, ranks, leaves, measure_assembly_costs(link))
+    for line in told(found):
+        click.echo(line)
+    if output is not None:
+        file = write_schedule(found, output / SCHEDULE_FILE)
+        drawn = save(draw_schedule(system.name, found.found["auto"]), output / SCHEDULE_PICTURE)
+        click.echo(f"wrote {file}, {drawn}")
 
 
 def _predict(

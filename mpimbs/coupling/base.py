@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.parallel.butterfly import Butterfly
-from mpimbs.parallel.posted import Receives
+from mpimbs.parallel.exchange import Receives
 
 if TYPE_CHECKING:
     from mpimbs.coupling.pcg.load_equations import LoadEquations

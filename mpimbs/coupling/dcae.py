@@ -12,7 +12,7 @@ from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
-from mpimbs.parallel.posted import expect
+from mpimbs.parallel.exchange import expect
 from mpimbs.values.handles import (
     RESPONSE,
     SCRATCH,

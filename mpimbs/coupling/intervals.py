@@ -17,8 +17,8 @@ from mpi4py import MPI
 from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Rows, Table, aligned_zeros, assign, read, rows_of, schema, span
+from mpimbs.parallel.exchange import POSTED, Receives, await_message, expect
 from mpimbs.parallel.native import own_tags, send_only
-from mpimbs.parallel.posted import POSTED, Receives, await_message, expect
 from mpimbs.partition.schedule import (
     JOIN,
     RECEIVE_LOADS,

@@ -55,7 +55,7 @@ class EvaluationSettings(Settings):
         Setting(
             f"In which order the coupling assembly joins its leaves: {', '.join(SCHEDULES)}, or a TOML file",
             default=BALANCED,
-            more="`mpimbs schedule` makes files.",
+            more="`mpimbs predict --find-schedule` makes files.",
         ),
     ] = None
     leaves: Annotated[

@@ -38,7 +38,7 @@ from mpimbs.partition.ownership import (
     own_subchains,
 )
 from mpimbs.partition.schedule import balanced
-from mpimbs.partition.scheduling import divide_scheduled
+from mpimbs.partition.schedule_search import divide_scheduled
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import Part

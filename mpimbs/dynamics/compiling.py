@@ -18,7 +18,7 @@ from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.subchain import AT_REST
-from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
 
 

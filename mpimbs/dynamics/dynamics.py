@@ -27,10 +27,9 @@ from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.model import System
 from mpimbs.model.order.arranged import arranged
-from mpimbs.parallel.agreement import communicator, same_system, together
+from mpimbs.parallel.agreement import communicator, greatest, same_system, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.largest import greatest
 from mpimbs.parallel.reorder import to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals

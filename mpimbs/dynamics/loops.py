@@ -23,13 +23,12 @@ from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.loops.closing import BESIDE, PLACES, SPEEDS
-from mpimbs.parallel.agreement import on_root
-from mpimbs.parallel.largest import greatest
+from mpimbs.parallel.agreement import greatest, on_root
 from mpimbs.parts.intervals import Intervals
 from mpimbs.spatial.rows import ROW
 
 if TYPE_CHECKING:
-    from mpimbs.closure.actuation import Actuation
+    from mpimbs.closure.redundant_loads import Actuation
     from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
@@ -361,8 +360,10 @@ class ClosedLoops:
 
         See `closure.actuation`.
         """
-        from mpimbs.closure.actuation import actuation  # which solves with scipy
-        from mpimbs.closure.redundant_loads import redistributed
+        from mpimbs.closure.redundant_loads import (
+            actuation,  # which solves with scipy
+            redistributed,
+        )
 
         found = actuation(self._constraints, q, needed, acting)
         return found._replace(loads=redistributed(self._constraints, q, carried + found.loads).loads)

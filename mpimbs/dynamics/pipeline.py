@@ -14,10 +14,10 @@ from mpimbs.coupling import dca, dcae, intervals
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema
 from mpimbs.kernels.widths import by_width, with_constants
+from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import clock
-from mpimbs.parallel.posted import expect
 from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
-from mpimbs.parts.bodies.absolute_passes import act_on_absolute, outward_of_absolute
+from mpimbs.parts.bodies.absolute import act_on_absolute, outward_of_absolute
 from mpimbs.parts.bodies.halved import (
     inward_of_bodies,
     motion_of_bodies,

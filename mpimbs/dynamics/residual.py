@@ -26,7 +26,7 @@ from mpimbs.dynamics.operators.inverse import (
     wrenched_by_loops,
 )
 from mpimbs.model import System
-from mpimbs.parallel.largest import greatest
+from mpimbs.parallel.agreement import greatest
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.scales import Scales
 from mpimbs.parts.subchain import Subchain

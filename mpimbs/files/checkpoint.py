@@ -31,8 +31,7 @@ from mpimbs.base.sizes import tuned
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, PAGED, make_dataset
 from mpimbs.files.output_layout import FORMAT as OUTPUT_FORMAT
 from mpimbs.files.reading import open_hdf5
-from mpimbs.files.shared_file import SharedFile
-from mpimbs.files.slices import Slices
+from mpimbs.files.slices import SharedFile, Slices
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 4"

@@ -16,8 +16,7 @@ from mpimbs.base.disk import reason_of
 from mpimbs.base.interruption import undisturbed
 from mpimbs.base.sizes import tuned
 from mpimbs.files.output import OutputError, OutputFile, Rows, part_of
-from mpimbs.files.shared_file import SharedFile
-from mpimbs.files.slices import Slices
+from mpimbs.files.slices import SharedFile, Slices
 from mpimbs.parallel.agreement import on_root, together
 
 Floats = npt.NDArray[np.float64]

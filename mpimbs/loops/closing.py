@@ -28,9 +28,8 @@ from mpimbs.spatial.rows import (
 )
 from mpimbs.spatial.six import EXTRA
 from mpimbs.spatial.vectors import dot6, force_inward
-from mpimbs.sweep.inward import articulated, transferred
+from mpimbs.sweep.inward import accelerated, articulated, transferred
 from mpimbs.sweep.motion import motions
-from mpimbs.sweep.outward import accelerated
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE
 from mpimbs.sweep.walk import (
     HANDED_ON,

@@ -10,11 +10,10 @@ import numpy as np
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
-from mpimbs.model.contents import Contents
+from mpimbs.model.contents import Contents, body_force, joint_force
 from mpimbs.model.copies import place_within, shifts_of_copies
 from mpimbs.model.driven_loop import opened
 from mpimbs.model.event import Event
-from mpimbs.model.force_checks import body_force, joint_force
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joint import Joint

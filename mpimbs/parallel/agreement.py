@@ -6,12 +6,14 @@ import hashlib
 import marshal
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, by_all_ranks, warn_caller
@@ -21,6 +23,51 @@ from mpimbs.kernels.turns import COMPILING
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.facts import digest
 from mpimbs.parallel.launcher import let_jobs_start
+
+Floats = npt.NDArray[np.float64]
+
+_NAP = 0.01  # s
+
+
+@contextmanager
+def first_ranks(comm: MPI.Comm, count: int) -> Iterator[MPI.Comm | None]:
+    """Give the first ranks a communicator of their own, and None to the others, which wait at the end for them.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        All ranks enter and leave together.
+    count : int
+        How many; at least 1, and at most all, who get `comm` itself.
+    """
+    count = min(max(count, 1), comm.size)
+    if count == comm.size:
+        yield comm
+        return
+    part = comm.Split(0 if comm.rank < count else MPI.UNDEFINED)
+    try:
+        yield None if part == MPI.COMM_NULL else part
+    finally:
+        done = comm.Ibarrier()
+        while not done.Test():
+            time.sleep(_NAP)
+        if part != MPI.COMM_NULL:
+            part.Free()
+
+
+def greatest(comm: MPI.Comm, numbers: npt.ArrayLike) -> Floats:
+    """Give the greatest of each number among all ranks, infinite where any has none (NaN); all ranks call."""
+    found = np.array(numbers, np.float64)
+    found[np.isnan(found)] = np.inf
+    if comm.size > 1:
+        comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+    return found
+
+
+def largest(comm: MPI.Comm, *vectors: Floats) -> Floats:
+    """Give the largest magnitude in each vector among all ranks, infinite where one has a NaN; all ranks call."""
+    return greatest(comm, [np.abs(vector).max(initial=0.0) for vector in vectors])
+
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from mpi4py import MPI
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Rows, Table, aligned_zeros, read, schema
+from mpimbs.parallel.exchange import Posted, Receives, await_message
 from mpimbs.parallel.native import PROC_NULL, own_tags, send_only
-from mpimbs.parallel.posted import Posted, Receives, await_message
 
 FROM, TO, ALSO_TO, TAG, IS_LEFT = range(5)  # columns of a schedule
 

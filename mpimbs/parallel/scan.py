@@ -18,7 +18,7 @@ from mpi4py import MPI
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, levels, receive, send
-from mpimbs.parallel.posted import expect
+from mpimbs.parallel.exchange import expect
 
 
 class Scanned(NamedTuple):

@@ -136,7 +136,7 @@ def _bounds(leaves: list[Leaf], system: System, order: Order) -> Integers:
                 there = f"'{named.name_of(place)}'" if place < system.n_bodies else "behind all bodies"
                 raise InputError(
                     f"leaf {number}: {key} is '{name}', but in the order of '{system.name}' there is {there}; make the "
-                    "file for this model, with `mpimbs schedule`"
+                    "file for this model, with `mpimbs predict --find-schedule`"
                 )
     if bounds[-1] != system.n_bodies:
         raise InputError(

@@ -10,20 +10,100 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.errors import InputError
+from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import loops_of
+from mpimbs.model import System
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
-from mpimbs.model.system import System
-from mpimbs.partition.assembly_costs import AssemblyCosts, Floats, Integers, OpenHandles, count_handles, join_seconds
+from mpimbs.partition.assembly_costs import (
+    PACKAGE_COSTS,
+    AssemblyCosts,
+    Floats,
+    Integers,
+    OpenHandles,
+    count_handles,
+    join_seconds,
+)
 from mpimbs.partition.balance import LaneCosts
+from mpimbs.partition.division import Division, check_pieces, divide_tree, refuse_thin
 from mpimbs.partition.intervals import move_to_few_handles, open_handles
 from mpimbs.partition.schedule import Growing, Ranks, Schedule, balanced, owners_of, serial
+from mpimbs.partition.schedule_file import Laid, read_schedule
 from mpimbs.partition.schedule_times import Joins, Predicted, predict
+
+MADE = {BALANCED: balanced, SERIAL: serial}
+
+
+def divide_scheduled(
+    system: System,
+    size: int,
+    cuts: int | None = None,
+    tip_ratio: float | None = None,
+    lanes: int | None = None,
+    schedule: str = BALANCED,
+    leaves: str = SWEEPS,
+) -> Division:
+    """Divide a system into the leaves of a schedule: single bodies, or intervals that are swept.
+
+    Parameters and errors are those of `partition.division.divide_tree`, and:
+
+    Parameters
+    ----------
+    schedule : str
+        One of SCHEDULES, or the path of a file (`partition.schedule_file`), which has leaves of its own.
+    leaves : str
+        One of LEAVES.
+
+    Raises
+    ------
+    InputError
+        Cuts of their own with single bodies, or with a file; what `read_schedule` finds.
+    """
+    if leaves == BODIES and cuts is not None:
+        raise InputError(f"with `leaves='bodies'` every joint is cut already; leave `cuts={cuts}` out")
+    divided = divide_tree(system, size, None if leaves == BODIES else cuts, tip_ratio, lanes)
+    if schedule not in SCHEDULES:
+        laid = _of_file(schedule, system, size, cuts, leaves)
+    else:
+        laid = lay(system, divided, leaves, schedule)
+    if leaves == BODIES:
+        refuse_thin(system, "assembly with `leaves='bodies'`")
+    check_pieces(system, laid.bounds, laid.order)
+    owners = np.searchsorted(laid.schedule.owners, np.arange(size + 1))
+    return Division(divided.width, 1.0, laid.bounds, owners, laid.order, laid.schedule)
+
+
+def lay(system: System, divided: Division, leaves: str, schedule: str, costs: AssemblyCosts = PACKAGE_COSTS) -> Laid:
+    """Lay a schedule of SCHEDULES over a system that is divided among its ranks; what is found moves cuts too."""
+    order, bounds = divided.order or Order.of(system), divided.bounds
+    if schedule == AUTO:
+        if leaves == SWEEPS and len(bounds) != len(divided.cuts):
+            raise InputError("the schedule 'auto' has one swept leaf for each rank; leave `cuts` out")
+        search = Search(system, order, len(divided.cuts) - 1, divided.width, leaves == BODIES, costs)
+        found = search.best(divided.cuts)
+        return Laid(order, found.bounds, found.schedule)
+    counts = np.diff(divided.owners)
+    if leaves == BODIES:
+        counts, bounds = np.diff(divided.cuts), np.arange(system.n_bodies + 1)
+    return Laid(order, bounds, MADE[schedule](counts.tolist()))
+
+
+def _of_file(name: str, system: System, size: int, cuts: int | None, leaves: str) -> Laid:
+    if cuts is not None or leaves != SWEEPS:
+        given = f"cuts={cuts}" if cuts is not None else f"leaves='{leaves}'"
+        raise InputError(f"the schedule of a file has its own leaves; leave `{given}` out")
+    path = Path(name)
+    if path.suffix != ".toml" and not path.exists():
+        raise InputError(f"unknown schedule '{name}'; choose one of: {', '.join(SCHEDULES)}; or name a .toml file")
+    return read_schedule(path, system, size)
+
 
 ROUNDS = 4  # of moving cuts to where the tree wants them
 MOST_LEAVES = 1100  # over which the best tree is looked for: time grows with the third power

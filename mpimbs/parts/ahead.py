@@ -12,8 +12,8 @@ from mpimbs.kernels.tuples import load3, load6, load9, load21
 from mpimbs.spatial.inertia import apply
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.vectors import add6, force_inward
+from mpimbs.sweep.inward import outward
 from mpimbs.sweep.loads import pushed
-from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, ELIMINATED, FIRST_U, LAST_U, PIVOT, PLACE
 from mpimbs.sweep.walk import walk_inward
 from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA

@@ -9,10 +9,9 @@ from mpimbs.kernels.widths import by_width
 from mpimbs.parts.passes import systems_alone
 from mpimbs.spatial.vectors import rotate
 from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
-from mpimbs.sweep.inward import inward
+from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
-from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_Q, TURN, TURNING
 from mpimbs.sweep.walk import place_boundary
 

@@ -22,10 +22,9 @@ from mpimbs.parts.open_bodies import open_body
 from mpimbs.parts.strip_passes import accelerate_strips, ask_of_strips, gather_strips
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
-from mpimbs.sweep.inward import inward, transfer, write_gathered
+from mpimbs.sweep.inward import inward, outward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, turn_along, velocity_terms
-from mpimbs.sweep.outward import outward
 from mpimbs.sweep.structure import (
     FIRST_U,
     LAST_U,

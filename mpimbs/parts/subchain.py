@@ -17,7 +17,7 @@ from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.joint_forces import spring_energy
 from mpimbs.sweep.magnitudes import carried, reached, rotor_energy, totals
-from mpimbs.sweep.quaternions import broken_quaternion
+from mpimbs.sweep.motion import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
 

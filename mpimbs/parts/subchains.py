@@ -21,8 +21,8 @@ from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, PLAN, TILE
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.inverse import newton_euler
+from mpimbs.sweep.inward import accelerated
 from mpimbs.sweep.motion import velocity_terms
-from mpimbs.sweep.outward import accelerated
 from mpimbs.sweep.structure import BIAS, TURNING, Handles, Springs, Structure
 from mpimbs.sweep.walk import walk_outward
 from mpimbs.values.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER

@@ -16,9 +16,9 @@ from mpimbs.files.checkpoint import Kept, read_header, restart_call
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import communicator, on_root, together
-from mpimbs.run.compile_notice import compilation_told
 from mpimbs.run.ensembles.course import ENSEMBLE
 from mpimbs.run.ensembles.ensemble import go_on
+from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, Result, result_of
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.integrators import begins_anew

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.base.settings import takes
 from mpimbs.model import System
 from mpimbs.parallel.agreement import communicator
-from mpimbs.run.compile_notice import compilation_told
+from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import Result
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings

@@ -29,8 +29,7 @@ from mpimbs.run.recorder import Recorder, Store
 from mpimbs.run.result import Result
 from mpimbs.run.run_events import TOGETHER, RunEvents
 from mpimbs.run.run_files import RunFiles
-from mpimbs.run.run_memory import RunMemory
-from mpimbs.run.run_totals import RunTotals
+from mpimbs.run.run_memory import RunMemory, RunTotals
 from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, check_speeds, check_system
 from mpimbs.run.structure_change import go_over, held_over

@@ -12,12 +12,12 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.motions_of_bodies import MotionsOfBodies
 from mpimbs.model import Event, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.run_segment import RunSegment
+from mpimbs.stepping.event_watch import MotionsOfBodies
 from mpimbs.stepping.projection import closed
 from mpimbs.stepping.settings import POSITIONS
 

@@ -22,16 +22,15 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import NOTHING
 from mpimbs.parallel.agreement import together
-from mpimbs.stepping.crawling import STABLE, Crawl, hardly_changes, likely_cause, wrong_motion
+from mpimbs.stepping.crawling import STABLE, Crawl, StepFailure, hardly_changes, likely_cause, wrong_motion
 from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
-from mpimbs.stepping.step_failure import StepFailure
 from mpimbs.stepping.step_memory import RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.stepping.work import Power
-from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
 Floats = npt.NDArray[np.float64]

@@ -20,8 +20,7 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import ROUNDING
-from mpimbs.parallel.agreement import on_root
-from mpimbs.parallel.largest import largest
+from mpimbs.parallel.agreement import largest, on_root
 from mpimbs.stepping.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]

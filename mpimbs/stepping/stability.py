@@ -15,8 +15,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError
 from mpimbs.dynamics import Dynamics
-from mpimbs.parallel.agreement import together
-from mpimbs.parallel.largest import largest
+from mpimbs.parallel.agreement import largest, together
 from mpimbs.stepping.schemes import stable_radius
 
 Floats = npt.NDArray[np.float64]

@@ -1,4 +1,6 @@
-"""The inward sweep: articulated-body inertias, and with them the handle equations of a subchain in their mixed form.
+"""The sweeps inward and outward: articulated-body inertias and handle equations of a subchain; accelerations.
+
+Inward, the handle equations are found in their mixed form:
 
     f1 = I A1 - E f2 + p,    A2 = E^T A1 + W f2 + c
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.spatial.axes import along, component
+from mpimbs.spatial.axes import add_along, along, component
 from mpimbs.spatial.inertia import (
     add_applied_from_ball,
     add_applied_from_hinge,
@@ -38,7 +40,7 @@ from mpimbs.spatial.rows import (
     unit_rows,
     zero_row,
 )
-from mpimbs.spatial.vectors import add6, force_inward, scale6
+from mpimbs.spatial.vectors import add6, dot6, force_inward, motion_outward, scale6
 from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.structure import (
     BIAS,
@@ -49,8 +51,81 @@ from mpimbs.sweep.structure import (
     SLIDES,
     TURN,
 )
-from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_path_inward
+from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_outward, walk_path_inward
 from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
+
+
+@kernel(inline=True)
+def answered_with(zero, own, structure, work, step, inboard, bias, given_u, load2, two_handles, udot):
+    """Acceleration of a step, given its parent's; writes qdd = (u + s^T f2 - U^T A) / D of its joint.
+
+    `own` is a zero of the number type of the bodies. u of freedom d stands at d * stride + offset of an array: these
+    three are `given_u`. `bias` may be None.
+    """
+    left, stride, offset = given_u
+    n, m = width(zero), width(own)
+    r, p = load9(own, work.place, step * PLACE), load3(own, work.place, step * PLACE + 9)
+    a = motion_outward(r, p, inboard)
+    if bias is not None:
+        a = add6(a, bias)
+    first = structure.steps[step, FIRST_U]
+    for d in range(first, structure.steps[step, LAST_U]):
+        base = d * PIVOT
+        column = load6(own, work.pivot, base)
+        u = load(zero, left, (d * stride + offset) * n)
+        if two_handles:
+            u = u + dot6(load6(own, work.pivot, base + 8), load2)
+        if d == first:
+            # U^T A by U in the parent's frame: ready as soon as the parent's A is, and A is what all wait for
+            if bias is not None:
+                u = u - dot6(column, bias)
+            u = u - dot6(force_inward(r, p, column), inboard)
+        else:
+            u = u - dot6(column, a)
+        x = u * load(own, work.pivot, (base + 6) * m)
+        store(udot, d * n, x)
+        a = add_along(a, structure.axes[d], load(own, structure.pitch, d * m), x)
+    return a
+
+
+@kernel(inline=True)
+def accelerated(zero, structure, step, inboard, given):
+    """Give a step its acceleration from its parent's: what a walk outward visits steps by."""
+    work, load2, two_handles, udot, kept, room = given
+    bias = load6(zero, work.bias, step * BIAS)
+    given_u = (work.pivot, PIVOT, 7)
+    a = answered_with(zero, zero, structure, work, step, inboard, bias, given_u, load2, two_handles, udot)
+    kept(zero, room, step, a)
+    return a
+
+
+@kernel
+def outward(zero, structure, work, acceleration, load2, two_handles, udot, accelerations=None):
+    """Sweep outward: qdd = (u + s^T f2 - U^T A) / D, one axis after the other [design, section 3].
+
+    Parameters
+    ----------
+    acceleration : 6-tuple
+        Acceleration A1 of handle 1, gravity included as -g at the root (rad/s^2, m/s^2).
+    load2 : 6-tuple
+        Load f2 on handle 2, in its frame (N m, N).
+    two_handles : bool
+        False where nothing is outboard, so that f2 = 0; a constant of the caller.
+    udot : array [nu]
+        Written: generalized accelerations (rad/s^2, m/s^2).
+    accelerations : array [m * 6], optional
+        Written: acceleration of every step's origin, in its frame.
+
+    Returns
+    -------
+    6-tuple
+        Acceleration of the last step's origin, in its frame; of a chain, A2.
+    """
+    if accelerations is None:
+        given = (work, load2, two_handles, udot, keep_nothing, udot)
+        return walk_outward(zero, structure, work.junction, accelerated, acceleration, given)
+    given = (work, load2, two_handles, udot, keep, accelerations)
+    return walk_outward(zero, structure, work.junction, accelerated, acceleration, given)
 
 
 @kernel(inline=True)

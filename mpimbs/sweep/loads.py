@@ -13,9 +13,8 @@ from mpimbs.kernels.tuples import load3, load6, load9
 from mpimbs.spatial.axes import along
 from mpimbs.spatial.rows import ROW, load_row, transposed_rows, write_row
 from mpimbs.spatial.vectors import add6, force_inward, scale6
-from mpimbs.sweep.inward import inward
+from mpimbs.sweep.inward import answered_with, inward
 from mpimbs.sweep.motion import joint_places
-from mpimbs.sweep.outward import answered_with
 from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE, Structure
 from mpimbs.sweep.walk import walk_inward, walk_outward
 

@@ -19,10 +19,8 @@ from matplotlib.figure import Figure
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new
-from mpimbs.view.camera import FIELD, Camera
-from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
-from mpimbs.view.scene import Instances, Scene
+from mpimbs.view.scene import FIELD, Camera, Instances, Scene, tension_colors
 
 Floats = npt.NDArray[np.float64]
 DOTS = 100.0  # of a picture per inch

@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.view.camera import FIELD, Camera
-from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
-from mpimbs.view.scene import Scene
+from mpimbs.view.scene import FIELD, Camera, Scene, tension_colors
 
 Floats = npt.NDArray[np.float64]
 RATE = 30.0  # pictures a second

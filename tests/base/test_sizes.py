@@ -14,7 +14,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import PACKAGE, VARIABLE, Sizes, tuned, using
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import glance
-from mpimbs.files.shared_file import SharedFile
+from mpimbs.files.slices import SharedFile
 from mpimbs.model import system_from
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate

@@ -23,7 +23,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, read_system, write_system
-from mpimbs.run.compile_notice import LISTENER
+from mpimbs.run.progress import LISTENER
 from mpimbs.run.state import read_state
 from oracles.dense import dense_accelerations, joint_wrenches, kinematics, mass_matrix
 from oracles.dense import inverse_dynamics as dense_inverse
@@ -348,6 +348,10 @@ def test_pictures_and_predictions_are_replaced_when_asked(
     assert call(predict).code == 0
     refuses(comm, call, folder, predict, "@/p/prediction.json: exists; move it", "replace it with --force")
     assert call(f"{predict} --force").code == 0
+    find = f"predict figure48 --ranks {comm.size} --find-schedule -o @/s"
+    assert call(find).code == 0
+    refuses(comm, call, folder, find, "@/s/schedule.toml: exists; move it", "replace it with --force")
+    refuses(comm, call, folder, "predict chain:4 --find-schedule", "give one number by --ranks")
     put(comm, folder / "out_energy.png", "precious")
     run = "run chain:4 --t-end 0.01 --pictures -o @/out.h5"
     refuses(comm, call, folder, run, "@/out_energy.png: exists; move it", "replace it with --force")
@@ -825,6 +829,9 @@ def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], fo
     refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
     refuses(
         comm, call, folder, "ensemble chain:3", "ensemble is no more: `mpimbs run MODEL --parameters TABLE` does it"
+    )
+    refuses(
+        comm, call, folder, "schedule figure", "schedule is no more: `mpimbs predict MODEL --ranks P --find-schedule"
     )
     refuses(comm, call, folder, "schema", "schema is no more: `mpimbs new --schema -o FILE.json` writes it")
 

@@ -15,7 +15,7 @@ from mpimbs.model import System, system_from
 from mpimbs.model.order.order import Order
 from mpimbs.partition.schedule import Growing, Schedule, owners_of, serial
 from mpimbs.partition.schedule_file import Laid, schedule_text
-from mpimbs.partition.scheduling import LEAVES, SCHEDULES
+from mpimbs.partition.schedule_search import LEAVES, SCHEDULES
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed

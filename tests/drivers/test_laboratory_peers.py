@@ -9,8 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import laboratory.peer_pinocchio as peer_pinocchio
-from laboratory.peer import Peer
-from laboratory.peers import OURS, PEERS, compare, compare_apart
+from laboratory.peers import OURS, PEERS, Peer, compare, compare_apart
 from mpimbs.model import JOINT_TYPES, System, system_from
 from oracles.dense import Array, dense_accelerations, generalized_forces
 from oracles.loops import closed

@@ -12,7 +12,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.equilibrium import settle
 from mpimbs.dynamics.statics.modes import Modes, modes
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.plots.modes import draw_modes
+from mpimbs.plots.curves import draw_modes
 from oracles import dense
 from tolerances import assert_close
 

@@ -19,9 +19,9 @@ import mpimbs.base.sizes
 from mpimbs.base.disk import mount_of
 from mpimbs.base.errors import SimulationError
 from mpimbs.base.sizes import PACKAGE, tuned
-from mpimbs.files import output_layout, sample_writer, shared_file
+from mpimbs.files import output_layout, sample_writer, slices
 from mpimbs.files.output import OutputFile, part_of
-from mpimbs.files.shared_file import SharedFile
+from mpimbs.files.slices import SharedFile
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.settings import Checkpoints
@@ -76,7 +76,7 @@ def test_the_file_has_what_is_gathered_in_memory(
     least = 10**9 if by == "rank 0" else 1
     monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(tuned(), sample_bytes=least))
     if "one" in by and comm.rank == comm.size - 1:
-        monkeypatch.setattr(shared_file, "os", Blind())
+        monkeypatch.setattr(slices, "os", Blind())
     simulate(make(), T_END, comm, output=path, **settings)
     kept = comm.bcast(simulate(make(), T_END, comm, **settings).samples)
     with h5py.File(path) as file:
@@ -125,13 +125,13 @@ def test_nodes_share_a_file_only_where_all_see_the_same_one(
     assert (SharedFile(comm, path).usable, SharedFile(comm, other).usable) == (several, False)
     if comm.rank == comm.size - 1:  # another file system that happens to number its file so
         with monkeypatch.context() as patch:
-            patch.setattr(shared_file.os, "fstat", lambda handle: elsewhere(os_fstat(handle)))
+            patch.setattr(slices.os, "fstat", lambda handle: elsewhere(os_fstat(handle)))
             assert not SharedFile(comm, path).usable
     else:
         assert not SharedFile(comm, path).usable
     apart = Apart(comm)
     assert not SharedFile(apart, path).usable  # type: ignore[arg-type]
-    monkeypatch.setattr(shared_file, "_COHERENT", (mount_of(path).kind,))
+    monkeypatch.setattr(slices, "_COHERENT", (mount_of(path).kind,))
     assert (SharedFile(apart, path).usable, SharedFile(apart, other).usable) == (several, False)  # type: ignore[arg-type]
 
 

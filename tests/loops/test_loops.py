@@ -14,7 +14,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate

@@ -5,7 +5,7 @@ from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 2, 3, 99])

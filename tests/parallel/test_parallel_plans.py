@@ -13,16 +13,15 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.pipeline import scan_motions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model import system_from
+from mpimbs.parallel.agreement import greatest, largest
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
-from mpimbs.parallel.exchange import Exchange
+from mpimbs.parallel.exchange import Exchange, expect
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.largest import greatest, largest
 from mpimbs.parallel.native import (
     LAST_TAG,
     free_tags,
     own_tags,
 )
-from mpimbs.parallel.posted import expect
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.parts.subchain import AT_REST

@@ -42,7 +42,7 @@ def test_the_command(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixtu
     """It writes a file that the coupling takes, and a picture."""
     folder = comm.bcast(tmp_path) / "found"
     with pytest.raises(SystemExit) as ended:
-        main(f"schedule figure34 --ranks {comm.size} -o {folder}".split(), comm)
+        main(f"predict figure34 --ranks {comm.size} --find-schedule -o {folder}".split(), comm)
     out, err = capsys.readouterr()
     parallel_assert((ended.value.code or 0) == 0, err, comm)
     if comm.rank == 0:

@@ -11,7 +11,7 @@ import mpimbs.kernels.compiler
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import system_from
 from mpimbs.run import run_segment
-from mpimbs.run.compile_notice import LISTENER, compilation_told
+from mpimbs.run.progress import LISTENER, compilation_told
 from mpimbs.run.run import simulate
 
 WORDS = "compiling the kernels for this processor"

@@ -15,7 +15,7 @@ from mpimbs.cli import main
 from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.residual import EXACT
 from mpimbs.kernels.lanes import native_width
-from mpimbs.run.ensembles import witness
+from mpimbs.run import witness
 from mpimbs.run.restart import restart
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.copies_stepper import CopiesStepper
@@ -135,7 +135,7 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 def test_copies_are_checked_in_rotation(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many some at the first and the last sample, others between them for so many evaluations."""
     monkeypatch.setattr(witness, "WHOLE", 2)
-    monkeypatch.setattr(witness, "BETWEEN", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
+    monkeypatch.setattr(witness, "EVALUATIONS", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
     result = Batch.of_parameters(ropes(), parameters(8), comm).simulate(0.2, **FIXED)
     assert result.witness["checks"] == (2 + 3 + 2) * comm.size and result.witness["copies"] == min(8, 7 * comm.size)
 

@@ -11,8 +11,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.integrator import Integrator
-from mpimbs.view.colors import tension_colors
 from mpimbs.view.recording import Recording
+from mpimbs.view.scene import tension_colors
 from run.motions import tumbler
 from tolerances import assert_close
 

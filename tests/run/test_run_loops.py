@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.model import Joint, System, system_from
-from mpimbs.parallel.first_ranks import first_ranks
+from mpimbs.parallel.agreement import first_ranks
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate

@@ -16,12 +16,11 @@ from mpimbs.model import System, system_from
 from mpimbs.run.restart import restart
 from mpimbs.run.run import simulate
 from mpimbs.run.simulation import Simulation
-from mpimbs.stepping.explicit_steps import ExplicitSteps, Parts
+from mpimbs.stepping.explicit_steps import TABLEAUX, ExplicitSteps, Parts
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.settings import Checkpoints
-from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.mechanisms import four_bar
 from run.motions import tumbler
 

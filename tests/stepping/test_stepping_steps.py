@@ -10,10 +10,10 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping import stability
+from mpimbs.stepping.explicit_steps import TABLEAUX
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy, stable_radius
 from mpimbs.stepping.stability import StabilityProbe
-from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.dense import coordinate_rates, dense_accelerations
 
 

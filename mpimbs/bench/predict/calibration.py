@@ -13,8 +13,7 @@ from mpimbs.bench.accuracy import ASSEMBLED
 from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.predict.interval_times import IntervalTimes, time_intervals
 from mpimbs.bench.predict.trace import Sweeps
-from mpimbs.bench.share import SECONDS, Share
-from mpimbs.bench.timed_joins import time_assembly
+from mpimbs.bench.share import SECONDS, Share, time_assembly
 from mpimbs.coupling import coupling_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations

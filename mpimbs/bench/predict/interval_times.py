@@ -17,8 +17,7 @@ import numpy.typing as npt
 from mpimbs.bench.cost_fit import fit
 from mpimbs.bench.predict.open_values import OpenValues, Shape
 from mpimbs.bench.predict.trace import Sweeps
-from mpimbs.bench.share import Share
-from mpimbs.bench.timed_joins import time_join
+from mpimbs.bench.share import Share, time_join
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System
 from mpimbs.model.order.order import Order

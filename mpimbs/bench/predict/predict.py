@@ -2,7 +2,7 @@
 
 What a rank computes is timed on this core (`calibration`), what it sends and waits for is written down from the plans
 of the real run (`trace`, `traced_couplings`), and the time of all ranks together comes from the LogGP
-model (`loggp`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares that
+model (`trace`). Cores are timed with the others idle: where they share caches and bandwidth of memory, shares that
 don't fit a core's own cache take longer than predicted.
 """
 
@@ -16,11 +16,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mpimbs.base.errors import InputError
-from mpimbs.bench.predict import loggp
 from mpimbs.bench.predict.calibration import Calibration, powers_of_two
 from mpimbs.bench.predict.cluster import Cluster
 from mpimbs.bench.predict.interval_times import IntervalTimes
-from mpimbs.bench.predict.trace import Sweeps, Trace, compute_seconds
+from mpimbs.bench.predict.trace import Sweeps, Trace, compute_seconds, evaluate
 from mpimbs.coupling import coupling_for
 from mpimbs.files.output_layout import versions
 from mpimbs.model import System
@@ -167,10 +166,10 @@ def predict(
         if count < 1:
             raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
         known.division(count, coupling)
-    one, rows = loggp.evaluate(write_traces(known, 1, coupling), cluster), []
+    one, rows = evaluate(write_traces(known, 1, coupling), cluster), []
     for count in wanted:
         traces = write_traces(known, count, coupling)
-        seconds, compute = loggp.evaluate(traces, cluster), max(map(compute_seconds, traces)) / cluster.core_speed
+        seconds, compute = evaluate(traces, cluster), max(map(compute_seconds, traces)) / cluster.core_speed
         bodies, gain = int(np.diff(known.division(count, coupling).cuts).max()), one / seconds
         rest = max(seconds - compute, 0.0)
         rows.append(Prediction(coupling, count, bodies, seconds, compute, rest, gain, gain / count))

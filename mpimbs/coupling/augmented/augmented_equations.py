@@ -29,7 +29,7 @@ from typing import NamedTuple
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.parts.bodies.absolute_passes import motion_across
+from mpimbs.parts.bodies.absolute import motion_across
 from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.vectors import add6, force_inward, scale6, sub6

@@ -23,7 +23,7 @@ from mpimbs.coupling.base import Iterative
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros
 from mpimbs.loops.loop_joints import MINUS_S
 from mpimbs.loops.loop_table import load_subspace
-from mpimbs.parallel.largest import greatest
+from mpimbs.parallel.agreement import greatest
 from mpimbs.partition.condensation import Condensation
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.scales import scales_of

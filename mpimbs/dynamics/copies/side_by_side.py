@@ -24,7 +24,7 @@ from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
 from mpimbs.sweep.build import Build
-from mpimbs.sweep.quaternions import make_quaternions_unit
+from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
 
 Floats = npt.NDArray[np.float64]

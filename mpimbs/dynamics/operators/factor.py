@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -18,20 +18,101 @@ from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array
 from mpimbs.base.errors import InputError
-from mpimbs.coupling.factored import FACTOR_IN, SOLVE_IN, FactorPlan
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
+from mpimbs.kernels.widths import by_width
 from mpimbs.model.resting import numbered
-from mpimbs.parallel.butterfly import Butterfly, levels_of
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels, levels_of
+from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags
 from mpimbs.partition.lanes import chosen_width, cut_chain
-from mpimbs.parts.factored import FactoredTiles
+from mpimbs.parts.factored import FactoredTiles, factor_sweep, loads_inward, loads_outward
 from mpimbs.parts.tiles import Tile, subchain_tiles
+from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.structure import HELD
-from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE
-from mpimbs.values.load_joins import LOADS_JOINED, PAIR
+from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, combine, item, respond
+from mpimbs.values.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, part_loads
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
+
+
+class FactorPlan(NamedTuple):
+    """What is factored, and joined, on a rank."""
+
+    part: Integers  # `parts.factored.FactoredPlan`
+    blocks: Integers  # butterfly of handle equations
+    values: Integers  # butterfly of loads
+    block: Floats  # [SIZE]: of the part
+    value: Floats  # [PAIR]: p and c of the part
+    outer: Floats  # [PAIR]: A1 and f2 of the part
+    responses: Floats  # [levels * RESPONSE]
+    joins: Floats  # [levels * LOADS_JOINED]
+    between: Floats  # [levels * PAIR]
+    shared: Floats  # [PAIR]
+    copy: Floats  # [SIZE]
+    scratch: Floats  # [SCRATCH]
+    nu: int
+
+
+FACTOR = schema(FactorPlan)
+
+
+@kernel(merge=True)
+def _factor(zero, plan):
+    p = read(plan, FACTOR)
+    factor_sweep(zero, p.part)
+    schedule, mine, theirs = levels(p.blocks)
+    count = schedule.shape[0]
+    if count > 0:
+        expect(p.blocks)
+        assign(mine[0], p.block)
+    for level in range(count):
+        exchange(p.blocks, level)
+        left, right = halves(schedule, mine, theirs, level)
+        response = item(p.responses, level, RESPONSE)
+        respond(left, right, response, p.scratch, True)
+        keep_join(left, right, response, p.copy, p.scratch, item(p.joins, level, LOADS_JOINED), True)
+        if level + 1 < count:
+            combine(left, right, response, mine[level + 1], True)
+
+
+@kernel(merge=True)
+def _solve(zero, plan, f, out):
+    """Whether the arrays have the part's sizes; else nothing was done."""
+    f, out = borrowed(f), borrowed(out)
+    p = read(plan, FACTOR)
+    if f.size != p.nu or out.size != p.nu:
+        return False
+    schedule, mine, theirs = levels(p.values)
+    count = schedule.shape[0]
+    if count > 0:
+        expect(p.values)
+    loads_inward(zero, p.part, f)
+    acceleration, load = span(p.outer, 0, ROW), span(p.outer, ROW, ROW)
+    for i in range(PAIR):
+        p.outer[i] = 0.0
+    for level in range(count):
+        if level == 0:
+            assign(mine[0], p.value)
+        exchange(p.values, level)
+        left, right = halves(schedule, mine, theirs, level)
+        joined = mine[level + 1] if level + 1 < count else p.shared
+        join_loads(left, right, item(p.joins, level, LOADS_JOINED), item(p.between, level, PAIR), joined, True)
+    for level in range(count - 1, -1, -1):
+        kept, between = item(p.joins, level, LOADS_JOINED), item(p.between, level, PAIR)
+        shared_acceleration, shared_load = span(p.shared, 0, ROW), span(p.shared, ROW, ROW)
+        part_loads(kept, between, acceleration, load, shared_acceleration, shared_load, True)
+        if schedule[level, IS_LEFT]:
+            assign(load, shared_load)
+        else:
+            assign(acceleration, shared_acceleration)
+    loads_outward(zero, p.part, f, out)
+    return True
+
+
+# By the number of lanes.
+FACTOR_IN, SOLVE_IN = by_width(_factor), by_width(_solve)
 
 
 class Factor(Protocol):

@@ -21,20 +21,67 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
-from mpimbs.kernels.memory import Table
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
 from mpimbs.model.resting import resting
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.added import put_added
-from mpimbs.sweep.motion import speeds_of_rates
-from mpimbs.sweep.stages import StagePlan, stage_changes, stage_forces
+from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, HELD, TURN, Springs, Structure
 
 if TYPE_CHECKING:
     from mpimbs.dynamics import Dynamics
 
-Floats = npt.NDArray[np.float64]
+
 Integers = npt.NDArray[np.int64]
+
+
+class StagePlan(NamedTuple):
+    """What the stages of a step are given."""
+
+    structure: Structure
+    q: Floats  # [nq]: the state
+    by_speed: Floats  # [nu]: forces by a change of the speeds
+    by_place: Floats  # [nu]: forces by speeds at which coordinates would change
+    plain: int  # whether the rates of the coordinates are the speeds
+
+
+STAGE = schema(StagePlan)
+
+
+@kernel
+def stage_forces(plan, r, tau):
+    """Write the generalized forces [nu] of a stage, by a change r [nq + nu] of the state."""
+    r, tau = borrowed(r), borrowed(tau)
+    s = read(plan, STAGE)
+    speeds = span(r, s.q.size, tau.size)
+    if s.plain != 0:
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
+    else:
+        speeds_of_rates(0.0, s.structure, s.q, r, tau)
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
+
+
+@kernel
+def stage_changes(plan, r, z, step, times, x):
+    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u, for a step h (s); all so many times."""
+    r, z, x = borrowed(r), borrowed(z), borrowed(x)
+    s = read(plan, STAGE)
+    speeds, given = span(x, s.q.size, z.size), span(r, s.q.size, z.size)
+    if s.plain != 0:
+        for d in range(z.size):
+            speed = times * (given[d] + z[d])
+            speeds[d] = speed
+            x[d] = times * r[d] + step * speed
+    else:
+        for d in range(z.size):
+            speeds[d] = times * (given[d] + z[d])
+        coordinate_rates(0.0, s.structure, s.q, speeds, x)
+        for k in range(s.q.size):
+            x[k] = times * r[k] + step * x[k]
 
 
 _MASS = 15  # where the first mass stands in a row of `Structure.added`

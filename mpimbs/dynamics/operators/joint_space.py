@@ -20,21 +20,21 @@ from mpimbs.base.arguments import check_array, choose
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import DOUBLING, FORMS
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
-from mpimbs.dynamics.operators.composites import Composites
-from mpimbs.dynamics.operators.factor import Factor, Factors
-from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
-from mpimbs.dynamics.operators.inertia_layouts import (
+from mpimbs.dynamics.operators.composites import (
     LAYOUTS,
     ROWS,
     SBAIJ,
     SPARSE,
     UPPER,
+    Composites,
     Pattern,
     Shell,
     petsc_matrix,
     upper_pattern,
     whole_pattern,
 )
+from mpimbs.dynamics.operators.factor import Factor, Factors
+from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.inverse import NO_FORCES, InverseSweeps, required_forces, sweeps_of
 from mpimbs.dynamics.operators.jacobians import Jacobians
 from mpimbs.model import System

@@ -25,7 +25,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.modes import FlutterError, modes, size_of, units_of
-from mpimbs.parallel.largest import largest
+from mpimbs.parallel.agreement import largest
 from mpimbs.parallel.petsc import PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]

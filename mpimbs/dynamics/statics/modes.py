@@ -26,9 +26,8 @@ from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.stiffness import Stiffness
-from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.agreement import greatest, on_root
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.largest import greatest
 
 Floats = npt.NDArray[np.float64]
 

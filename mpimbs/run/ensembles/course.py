@@ -33,15 +33,13 @@ from mpimbs.parallel.agreement import first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
-from mpimbs.run.ensembles.layout import lay_out_ensemble, units_of
-from mpimbs.run.ensembles.rounds import Rounds
-from mpimbs.run.ensembles.samples import EnsembleSamples
-from mpimbs.run.ensembles.witness import CopiesWitness, make_witness, told_by_all
+from mpimbs.run.ensembles.samples import EnsembleSamples, Rounds, lay_out_ensemble, units_of
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult, result_of
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
+from mpimbs.run.witness import CopiesWitness, make_witness, told_by_all
 from mpimbs.stepping.copies_stepper import CopiesStepper, EnsembleMemory
 from mpimbs.stepping.explicit_steps import compile_steps
 from mpimbs.stepping.schemes import scheme_of

@@ -24,8 +24,8 @@ from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.facts import digest
 from mpimbs.model.variants import FORCE_COLUMN
 from mpimbs.parallel.agreement import alike, together
-from mpimbs.run.compile_notice import compilation_told
 from mpimbs.run.ensembles.course import EnsembleRun
+from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, result_of
 from mpimbs.run.signals import Signals
 from mpimbs.run.state import LARGEST, check_system, checked_state

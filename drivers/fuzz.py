@@ -206,6 +206,7 @@ def main(
     plain: bool = False,
     sequences: bool | None = None,
     of_sources: bool = False,
+    add: bool = False,
 ) -> dict[str, Any]:
     """Try systems for some time, by turns on each number of ranks.
 
@@ -230,6 +231,9 @@ def main(
         The seeds of sequences alone, or none; by default every tenth is of one.
     of_sources : bool
         The first seed follows from the package's sources in place of the clock.
+    add : bool
+        To what earlier calls have left in the folder, which is removed otherwise: it may be of another state of the
+        package.
 
     Returns
     -------
@@ -239,6 +243,8 @@ def main(
     sys.path.insert(0, str(TESTS))
     first = next(value for value in (only, seed, begin_of(of_sources)) if value is not None)
     click.echo(f"seeds from {first}")
+    for log in () if add else folder.glob("ranks*.*"):
+        log.unlink()
     failed: list[dict[str, Any]] = []
     total = sum(SHARES.get(number, 2) for number in ranks)
     for place, number in enumerate(ranks):
@@ -269,7 +275,7 @@ def begin_of(sources: bool) -> int:
 
 
 def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
-    """Add up what the logs of a folder say, also of earlier runs."""
+    """Add up what the logs of a folder say."""
     from fuzzing import reason
 
     found: dict[str, Any] = {}
@@ -337,6 +343,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 @click.option("--plain", is_flag=True)
 @click.option("--sequences/--states", default=None)
 @click.option("--of-sources", is_flag=True)
+@click.option("--add", is_flag=True, help="Add to what is in the folder.")
 def command(**given: Any) -> None:
     given["ranks"] = [int(number) for number in given["ranks"].split(",")]
     found = main(**given)

@@ -65,7 +65,7 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
     out, like = dynamics.inertia_matrix(q), np.empty((nu, system.nu))
-    composites, factor = dynamics.composites, dynamics.factor(q)
+    composites, factor = dynamics.inertia.composites, dynamics.factor(q)
     calls: dict[str, Callable[[], object]] = {
         "matrix": lambda: dynamics.inertia_matrix(q, out=out),
         "lines": lambda: composites.at(q),

@@ -11,8 +11,6 @@ from mpi4py import MPI
 
 from mpimbs.bench.laps import least_each, timed_calls
 from mpimbs.bench.predict.trace import Sweeps
-from mpimbs.coupling import Strategy
-from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import aligned_zeros
@@ -93,14 +91,8 @@ class Share(Dynamics):
     """
 
     def __init__(self, system: System, division: Division, number: int, coupling: str = "dcae") -> None:
-        self._given = division, number
+        self._share = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
-
-    def divide(
-        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
-    ) -> tuple[Division, int]:
-        """Give what was given."""
-        return self._given
 
     def time(self, seconds: float) -> Sweeps:
         """Time evaluations at the state of `bench`, for so many seconds: the least time, and its phases."""

@@ -11,6 +11,7 @@ from mpi4py import MPI
 from mpimbs.base.sizes import tuned
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import required_forces
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.pipeline import SCAN_MOTIONS
@@ -35,8 +36,12 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
     checked : bool
         What it checks samples by too.
     """
-    comm = dynamics.comm
-    mine = (dynamics.kernels, dynamics.lanes, dynamics.in_phases, dynamics.loops is not None)
+    _compile(dynamics.divided, loads, sampled, checked)
+
+
+def _compile(divided: DividedSystem, loads: bool = False, sampled: bool = False, checked: bool = False) -> None:
+    comm = divided.comm
+    mine = (divided.kernels, divided.subchains.width, divided.evaluation.in_phases, bool(divided.system.loops))
     kinds = sorted(set(comm.allgather(mine)))  # ranks of few bodies have other lanes
 
     def action() -> None:
@@ -44,7 +49,7 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
             compile_kernels(kernels, lanes, staged, loads, sampled, loops, checked)
 
     first_on_node(comm, action)
-    dynamics.external.compile()
+    divided.external.compile()
 
 
 @functools.cache  # a second time in a process there is nothing to do
@@ -106,8 +111,8 @@ def compile_kernels(
 
 def compile_implicit(dynamics: Dynamics) -> None:
     """Compile, or load from the cache, what implicit steps take; all ranks call."""
-    if dynamics.implicit_matrix.resting is not None:
-        compile_evaluations(dynamics.implicit_matrix.resting)
+    if (resting := dynamics.inertia.implicit_matrix.resting) is not None:
+        _compile(resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
 
 
@@ -117,11 +122,11 @@ def _compile_stages(chain: bool, lanes: int) -> None:
     with closing(Dynamics(system, MPI.COMM_SELF, lanes=lanes if chain else 1)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         r = np.zeros(len(q) + len(u))
-        alone.implicit_matrix.at(q, 1.0)
-        alone.implicit_matrix.solve(r, r.copy())
+        alone.inertia.implicit_matrix.at(q, 1.0)
+        alone.inertia.implicit_matrix.solve(r, r.copy())
         tension = Tension(alone.subchain).stiffness(alone.joint_loads(q, u))
-        alone.implicit_matrix_of_bodies.at(q, 1.0, tension)
-        alone.implicit_matrix_of_bodies.solve(r, r.copy())
+        alone.inertia.implicit_matrix_of_bodies.at(q, 1.0, tension)
+        alone.inertia.implicit_matrix_of_bodies.solve(r, r.copy())
 
 
 @functools.cache
@@ -145,7 +150,7 @@ def compile_joint_space(lanes: int = 1) -> None:
         alone.inverse_inertia_matrix(q)
         alone.solve(q, alone.multiply(q, u))
         alone.poses(q, u)
-        alone.composites.compile()
+        alone.inertia.composites.compile()
     rope = system_from(f"rope:{2 * tuned().least_lane * lanes}")
     with closing(Dynamics(rope, MPI.COMM_SELF, lanes=lanes)) as alone:
         alone.inverse_inertia_matrix(alone.subchain.q)

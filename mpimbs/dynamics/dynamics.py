@@ -1,46 +1,44 @@
-"""Forward dynamics of a system over the ranks of a communicator: the one pipeline of all couplings."""
+"""Forward dynamics of a system over the ranks of a communicator, and what is asked of it beside: its operators."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
-from mpimbs.base.arguments import check_array, check_time, doubles
 from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, not_copied
+from mpimbs.base.names import DOUBLING
 from mpimbs.base.settings import takes
-from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.dynamics.evaluation import NOTHING, Acted, Evaluation
+from mpimbs.dynamics.divided import DividedSystem, Share
+from mpimbs.dynamics.evaluation import NOTHING, Acted
 from mpimbs.dynamics.joint_loads import JointLoads
 from mpimbs.dynamics.loops import ClosedLoops
-from mpimbs.dynamics.operators.joint_space import JointSpace
-from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
-from mpimbs.forces.external import ExternalLoads
-from mpimbs.forces.motions import GivenMotions
+from mpimbs.dynamics.operators.composites import ROWS
+from mpimbs.dynamics.operators.factor import Factor
+from mpimbs.dynamics.operators.inertia import InertiaMatrix
+from mpimbs.dynamics.operators.inverse import InverseDynamics
+from mpimbs.dynamics.operators.jacobians import PART, WORLD_FRAME, Jacobians
+from mpimbs.dynamics.residual import Residual
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.model import System
-from mpimbs.model.order.arranged import arranged
-from mpimbs.parallel.agreement import communicator, greatest, same_system, together
-from mpimbs.parallel.exchange import Exchange
+from mpimbs.parallel.agreement import communicator, same_system, together
 from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.reorder import to_model_order
-from mpimbs.partition.division import Division
-from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.scales import Scales, joint_units, scales_of
-from mpimbs.sweep.structure import BOUNDARY
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Dynamics(JointSpace, JointLoads):
+class Dynamics:
     """Forward dynamics of a system, distributed over the ranks of a communicator.
 
     Each rank owns consecutive bodies of the chain: one subchain or, if there are more cuts than ranks, several; of a
@@ -89,6 +87,10 @@ class Dynamics(JointSpace, JointLoads):
         Acceleration of the root: -g (m/s^2).
     loops : ClosedLoops or None
         What keeps the loops closed, where the system has any.
+    divided : DividedSystem
+        What this and its operators are given: the parts of the ranks, and what sweeps them.
+    inertia, inverse, jacobians, loads : InertiaMatrix, InverseDynamics, Jacobians, JointLoads
+        Operators: M, formed, applied and factored; inverse dynamics; Jacobians; what passes joints.
 
     Raises
     ------
@@ -96,6 +98,8 @@ class Dynamics(JointSpace, JointLoads):
         On all ranks: a system that this version does not solve, more ranks than subchains or bodies, an unknown
         setting, coupling, solver or number of lanes; ranks that were given different systems, forces or settings.
     """
+
+    _share: Share | None = None  # in place of the division that the coupling makes
 
     @takes(EvaluationSettings)
     def __init__(
@@ -112,70 +116,20 @@ class Dynamics(JointSpace, JointLoads):
             return found, found.described()
 
         whole, chosen = same_system(given, system, asked)
-
-        here = ranks_on_node(given)
-
-        def prepare() -> tuple[Strategy, Division, Part]:
-            strategy = self.strategy(whole, given.size, chosen)
-            check_memory(whole, EVALUATION_OF_BODIES if coupling == "dca" else EVALUATION, given.size, here)
-            division, number = self.divide(strategy, whole, given, chosen)
-            return strategy, division, strategy.own(arranged(whole, division.order), division, number)
-
-        strategy, self.division, self.subchains = together(given, prepare)
-        self.system = whole
-        self._changes = whole.changes
-        self.comm = given.Dup()
-        self.cuts = self.division.cuts
-        self.subchain = self.subchains.whole
-        joined = MPI.COMM_SELF if self.subchains.independent else self.comm
-        self.coupling = strategy.join(joined, self.subchains, self.division)
-        self.kernels = strategy.evaluation
-        make_exchange = functools.partial(Exchange, self.comm)
-        motions = together(given, lambda: GivenMotions(self.subchain))
-        self.external = ExternalLoads(
-            self.subchain,
-            self.cuts,
-            make_exchange,
-            self.subchains.loops if isinstance(self.subchains, Intervals) else (),
-            motions,
-        )
-        self._may_fail = whole.has_loads_of_time()  # the same on all ranks
-        self.follows = whole.has_motions
-        self.root = np.array([0.0, 0.0, 0.0, *(-g for g in whole.gravity)])
-        own = self.subchains, self.coupling, self.subchain, self.external
-        self._evaluation = Evaluation(joined, strategy.evaluation, *own, self.root, chosen.overlap)
-        self.model_order = to_model_order(
-            self.comm, whole, self.division.order, self.cuts, self.subchain.first, self.subchain.last
-        )
-        self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
+        self.divided = divided = DividedSystem(whole, given, chosen, self._share)
+        self.system, self.comm, self.division, self.cuts = whole, divided.comm, divided.division, divided.cuts
+        self.subchain, self.subchains, self.coupling = divided.subchain, divided.subchains, divided.coupling
+        self.kernels, self.external, self.follows = divided.kernels, divided.external, divided.follows
+        self.root, self.model_order = divided.root, divided.model_order
+        self.gather_q, self.gather_u = divided.gather_q, divided.gather_u
+        self._evaluation, self._changes = divided.evaluation, whole.changes
         self.evaluations = 0
         self._acted = NOTHING  # in the last evaluation that was given forces
-        self.loops = ClosedLoops(self) if whole.loops else None
-
-    @functools.cached_property
-    def scales(self) -> Scales:
-        """How large the system is; all ranks ask together."""
-        return scales_of(self.comm, self.subchain)
-
-    @functools.cached_property
-    def units(self) -> tuple[Floats, Floats]:
-        """Units of this rank's coordinates [nq], and speeds [nu]: 1 of angles, of slides the system's length (m)."""
-        return joint_units(self.subchain, self.scales.length)
-
-    def largest_speed(self, u: Floats) -> float:
-        """Give the largest of all speeds (rad/s), slides in lengths of the system; the same on all ranks."""
-        return float(greatest(self.comm, np.array([np.abs(u / self.units[1]).max(initial=0.0)]))[0])
-
-    def strategy(self, system: System, ranks: int, settings: EvaluationSettings) -> Strategy:
-        """Find what the coupling needs for a system on so many ranks, which a subclass may choose."""
-        scheduled = {"schedule": settings.schedule, "leaves": settings.leaves}
-        return coupling_for(system, settings.coupling, settings.solver, settings.lagrangian, **scheduled)
-
-    def divide(
-        self, strategy: Strategy, system: System, comm: MPI.Comm, settings: EvaluationSettings
-    ) -> tuple[Division, int]:
-        """Divide the system among the ranks; and say whose part is evaluated here, which a subclass may choose."""
-        return strategy.divide(system, comm.size, settings.cuts, settings.tip_ratio, settings.lanes), comm.rank
+        self.loops = ClosedLoops(divided) if whole.loops else None
+        self.inverse = InverseDynamics(divided)
+        self.inertia = InertiaMatrix(divided, self.inverse)
+        self.jacobians = Jacobians(divided, self.inertia)
+        self.loads = JointLoads(divided, self.loops, self.inverse, self._accelerations)
 
     def __reduce__(self) -> NoReturn:
         not_copied("Dynamics", "make one where it is needed, from its `system`")
@@ -214,32 +168,17 @@ class Dynamics(JointSpace, JointLoads):
                     if self.loops is not None and (self.loops.refining or self.evaluations == 1):
                         self._refine(t, q, u, udot)
                     return
-            self._check(q, u, udot, rates, tau)
+            self.divided.check(q, u, udot, rates, tau)
             failure = self.evaluate(t, q, u, udot, rates, tau).failure
         except (InputError, TypeError, NumbaError) as error:
             self._refuse(error, t, q, u, udot, rates, tau)
         if failure is not None:
             raise as_meant(failure)
 
-    def _check(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None) -> None:
-        """Refuse arrays that compiled code can't take, and a system that was changed."""
-        self._check_unchanged()
-        nq, nu = self.subchain.nq, self.subchain.nu
-        given = {"q": (q, nq), "u": (u, nu), "udot": (udot, nu), "rates": (rates, nq)}
-        for name, (array, size) in (given if tau is None else given | {"tau": (tau, nu)}).items():
-            check_array(name, array, (size,))
-
-    def _check_unchanged(self) -> None:
-        if self.system.changes != self._changes:
-            raise InputError(
-                f"the system '{self.system.name}' was changed after this Dynamics was made, which does not know of it: "
-                "make another one; or give it a copy, Dynamics(copy.deepcopy(system)), where both are needed"
-            )
-
     def _refuse(self, error: Exception, t: float, *arrays: Any) -> NoReturn:
         """Say what is wrong with arrays, after this rank's part in the evaluation: the others wait for it."""
         try:
-            self._check(*arrays)
+            self.divided.check(*arrays)
         except InputError as wrong:
             if self.comm.size > 1:
                 nq, nu = self.subchain.nq, self.subchain.nu
@@ -290,33 +229,6 @@ class Dynamics(JointSpace, JointLoads):
         q, u = np.empty(self.subchain.nq), np.empty(self.subchain.nu)
         return address_of(evaluation.whole, evaluation.rank, q, u, evaluation.no_tau, u, q), evaluation.rank
 
-    def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
-        """Evaluate as `evaluate` does, without functions, or wrenches and springs on bodies.
-
-        For what is linear in `tau`, or what loops ask for.
-
-        At no time: nothing is taken from evaluations before, nor left to others.
-        """
-        evaluation = self._evaluation
-        if evaluation.in_phases:
-            evaluation.without_forces(q, u, udot, rates, tau)
-        else:
-            evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
-
-    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY]; all ranks call.
-
-        Of arrays that were checked (`agreed`): they are read by address.
-        """
-        return self._evaluation.boundary_motion(q, u).copy()
-
-    def measure(self, q: Floats, u: Floats) -> None:
-        """Measure how far loops are from closed (`loops.ClosedLoops.violations`); all ranks call.
-
-        Of arrays that were checked (`agreed`): they are read by address.
-        """
-        self._evaluation.measure(q, u)
-
     def accelerations(
         self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0, warn: bool = True
     ) -> Floats:
@@ -333,7 +245,7 @@ class Dynamics(JointSpace, JointLoads):
         SimulationError
             On all ranks: a user function failed.
         """
-        q, u, tau = self.agreed(q, u, tau, t=t)
+        q, u, tau = self.divided.agreed(q, u, tau, t=t)
         if warn:
             self.warn_of_open(q, u, t)
         return self._accelerations(q, u, tau, t)[0]
@@ -341,7 +253,7 @@ class Dynamics(JointSpace, JointLoads):
     def warn_of_open(self, q: Floats, u: Floats, t: float = 0.0) -> None:
         """Warn once of a state, of arrays that were checked, that leaves loops open; all ranks call."""
         if self.loops is not None:
-            self.loops.warn_of_open(*self.followed(t, q, u))
+            self.loops.warn_of_open(*self.divided.followed(t, q, u))
 
     def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)
@@ -354,38 +266,7 @@ class Dynamics(JointSpace, JointLoads):
                 raise acted.failure
             return acted
 
-        return udot, together(self.comm, action) if self._may_fail else action()
-
-    def agreed(
-        self, q: npt.ArrayLike, u: npt.ArrayLike, third: Any = None, name: str = "tau", t: float = 0.0
-    ) -> tuple[Floats, Floats, Any]:
-        """Give a state, and forces or what has this `name`, as compiled code reads them; None stays.
-
-        InputError on all ranks if those of any are none, or the time `t` (s) of one is.
-        """
-
-        def checked() -> tuple[Floats, Floats, Floats | None]:
-            self._check_unchanged()
-            check_time(t)
-            return *self.subchain.state(q, u), None if third is None else doubles(name, third, self.subchain.nu)
-
-        return together(self.comm, checked)
-
-    def gather_bodies(self, numbers: int) -> Gather:
-        """Plan to gather so many numbers of every body on rank 0, in the model's order."""
-        return Gather(self.comm, self.model_order["body"], numbers)
-
-    @property
-    def bodies(self) -> Integers:
-        """Numbers in the model of this rank's bodies, in the order of its vectors [n]."""
-        return self.subchain.system.numbers_in_model(np.arange(self.subchain.first, self.subchain.last))
-
-    def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
-        """Give the motions of this rank's steps [m, BOUNDARY] in the state of an evaluation that gave `acted`.
-
-        See `sweep.motion.motions`. Of arrays that were checked (`agreed`): they are read by address. All ranks call.
-        """
-        return self._evaluation.step_motions(q, u, acted).reshape(-1, BOUNDARY).copy()
+        return udot, together(self.comm, action) if self.divided.may_fail else action()
 
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
@@ -393,7 +274,7 @@ class Dynamics(JointSpace, JointLoads):
         The same on every rank; see `Subchain.energy_and_momentum`, to which springs between bodies are added. Arguments
         and InputError as of `accelerations`.
         """
-        q, u, _ = self.agreed(q, u)
+        q, u, _ = self.divided.agreed(q, u)
         boundary = self._evaluation.boundary_motion(q, u)
         mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
         mine[1] += self.external.spring_energy()
@@ -407,7 +288,7 @@ class Dynamics(JointSpace, JointLoads):
 
         Arguments and InputError as of `accelerations`.
         """
-        q, u, _ = self.agreed(q, u)
+        q, u, _ = self.divided.agreed(q, u)
         return self.subchain.body_poses(q, self._evaluation.boundary_motion(q, u))
 
     @property
@@ -442,19 +323,129 @@ class Dynamics(JointSpace, JointLoads):
         """Time spent so far in the phases of evaluations (s): motion, inward, coupling, outward."""
         return self._evaluation.laps
 
+    @property
+    def bodies(self) -> Integers:
+        """Numbers in the model of this rank's bodies, in the order of its vectors [n]."""
+        return self.divided.bodies
+
+    def agreed(
+        self, q: npt.ArrayLike, u: npt.ArrayLike, third: Any = None, name: str = "tau", t: float = 0.0
+    ) -> tuple[Floats, Floats, Any]:
+        """Give a state, and forces or what has this `name`, as compiled code reads them; see `DividedSystem.agreed`."""
+        return self.divided.agreed(q, u, third, name, t)
+
+    def followed(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Give a state with that of joints that follow given motions at a time (s); see `DividedSystem.followed`."""
+        return self.divided.followed(t, q, u)
+
+    def gather_bodies(self, numbers: int) -> Gather:
+        """Plan to gather so many numbers of every body on rank 0, in the model's order."""
+        return self.divided.gather_bodies(numbers)
+
+    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
+        """Give the motions of the bodies that this rank's hang on [k, BOUNDARY], of arrays that were checked."""
+        return self.divided.boundary_motion(q, u)
+
+    def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:
+        """Give the motions of this rank's steps [m, BOUNDARY]; see `DividedSystem.step_motions`."""
+        return self.divided.step_motions(q, u, acted)
+
+    # --- operators: each says what its own method does
+
+    def inertia_matrix(self, q: Floats, form: str = DOUBLING, layout: str = ROWS, out: Floats | None = None) -> Any:
+        """Give the joint-space inertia matrix M [nu, nu of all]: this rank's rows; see `InertiaMatrix.matrix`."""
+        return self.inertia.matrix(q, form, layout, out)
+
+    def inverse_inertia_matrix(self, q: Floats) -> Floats:
+        """Give the inverse of the inertia matrix: this rank's rows; see `InertiaMatrix.inverse_matrix`."""
+        return self.inertia.inverse_matrix(q)
+
+    def gather_rows(self, rows: Floats) -> Floats | None:
+        """Give a matrix of which each rank has its rows on rank 0, in the model's order; None elsewhere."""
+        return self.inertia.gather_rows(rows)
+
+    def multiply(self, q: Floats, v: Floats) -> Floats:
+        """Give M v [nu] without forming M; see `InertiaMatrix.multiply`."""
+        return self.inertia.multiply(q, v)
+
+    def solve(self, q: Floats, f: Floats) -> Floats:
+        """Give M^-1 f [nu] without forming M; see `InertiaMatrix.solve`."""
+        return self.inertia.solve(q, f)
+
+    def factor(self, q: Floats, armature: Floats | None = None) -> Factor:
+        """Factor M in a state, for many right-hand sides; see `InertiaMatrix.factor`."""
+        return self.inertia.factor(q, armature)
+
+    def inertia_operator(self, q: Floats, inverse: bool = False) -> scipy.sparse.linalg.LinearOperator:
+        """Give M, or its inverse, as a scipy operator; see `InertiaMatrix.operator`."""
+        return self.inertia.operator(q, inverse)
+
+    def inertia_shell(self, q: Floats, inverse: bool = False) -> Any:
+        """Give M, or its inverse, as a PETSc shell matrix; see `InertiaMatrix.shell`."""
+        return self.inertia.shell(q, inverse)
+
+    def loop_jacobian(self, q: Floats) -> scipy.sparse.csr_array:
+        """Give the Jacobian of what the loops constrain [constraints, nu]; see `InertiaMatrix.loop_jacobian`."""
+        return self.inertia.loop_jacobian(q)
+
+    def loop_responses(self, q: Floats) -> Floats:
+        """Give M^-1 J^T [nu, constraints] of what the loops constrain; see `InertiaMatrix.loop_responses`."""
+        return self.inertia.loop_responses(q)
+
+    def jacobian(
+        self, q: Floats, body: str, point: Any = (0.0, 0.0, 0.0), frame: str = WORLD_FRAME, on: str = PART
+    ) -> Floats:
+        """Give the Jacobian of a point of a body [6, nu]; see `Jacobians.of_point`."""
+        return self.jacobians.of_point(q, body, point, frame, on)
+
+    def jacobian_product(
+        self, q: Floats, u: Floats, body: str, point: Any = (0.0, 0.0, 0.0), frame: str = WORLD_FRAME
+    ) -> Floats:
+        """Give J u [6], how a body turns and a point of it moves; see `Jacobians.product`."""
+        return self.jacobians.product(q, u, body, point, frame)
+
+    def jacobian_transpose(
+        self, q: Floats, wrench: Any, body: str, point: Any = (0.0, 0.0, 0.0), frame: str = WORLD_FRAME
+    ) -> Floats:
+        """Give J^T w [nu] of a wrench at a point of a body; see `Jacobians.transpose`."""
+        return self.jacobians.transpose(q, wrench, body, point, frame)
+
+    def jacobian_bias(
+        self, q: Floats, u: Floats, body: str, point: Any = (0.0, 0.0, 0.0), frame: str = WORLD_FRAME
+    ) -> Floats:
+        """Give dJ/dt u [6]; see `Jacobians.bias`."""
+        return self.jacobians.bias(q, u, body, point, frame)
+
+    def center_of_mass(self, q: Floats) -> tuple[Floats, Floats]:
+        """Give the centre of mass [3] (m), and its Jacobian [3, nu]; see `Jacobians.center_of_mass`."""
+        return self.jacobians.center_of_mass(q)
+
+    def operational_inertia(self, q: Floats, points: Any, frame: str = WORLD_FRAME) -> Floats:
+        """Give J M^-1 J^T [6 k, 6 k] of points of bodies; see `Jacobians.operational_inertia`."""
+        return self.jacobians.operational_inertia(q, points, frame)
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
+        """Give the loads that this rank's bodies receive through their joints [n, 6]; see `JointLoads.joint_loads`."""
+        return self.loads.joint_loads(q, u, tau, t)
+
+    def drive_forces(self, q: Floats, u: Floats, t: float = 0.0) -> Floats:
+        """Give the generalized forces [nu] by which joints follow given motions; see `JointLoads.drive_forces`."""
+        return self.loads.drive_forces(q, u, t)
+
+    def residual(
+        self, q: Floats, u: Floats, udot: Floats | None = None, tau: Floats | None = None, t: float = 0.0
+    ) -> Residual:
+        """Tell what accelerations leave of the equations of motion; see `JointLoads.residual`."""
+        return self.loads.residual(q, u, udot, tau, t)
+
+    def inverse_dynamics(
+        self, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None
+    ) -> Floats:
+        """Give the generalized forces [nu] that accelerations need; see `JointLoads.inverse_dynamics`."""
+        return self.loads.inverse_dynamics(q, u, udot, t, actuated)
+
     def close(self) -> None:
         """Free the communicator; all ranks call."""
-        self._evaluation.close()
-        if "composites" in self.__dict__:
-            self.composites.close()
-        if (sweeps := self.__dict__.get("inverse_sweeps")) is not None:
-            sweeps.close()
-        if "factors" in self.__dict__:
-            self.factors.close()
-        if self.__dict__.get("_tree", self) is not self:
-            self._tree.close()
-        for name in ("implicit_matrix", "implicit_matrix_of_bodies"):
-            if name in self.__dict__:
-                self.__dict__[name].close()
-        self.external.close()
-        self.comm.Free()
+        self.inertia.close()
+        self.inverse.close()
+        self.divided.close()

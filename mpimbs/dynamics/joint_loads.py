@@ -1,17 +1,18 @@
-"""What a `Dynamics` knows of the loads that pass joints: all of them, what drives joints, what accelerations need."""
+"""The loads that pass joints: all of them, what drives joints, what accelerations need, and what these leave."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import check_time
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import Acted
-from mpimbs.dynamics.operators.inverse import loads_received, required_forces, wrenched_by_loops
+from mpimbs.dynamics.loops import ClosedLoops
+from mpimbs.dynamics.operators.inverse import InverseDynamics, loads_received, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
@@ -21,6 +22,7 @@ from mpimbs.parts.intervals import Intervals
 Floats = npt.NDArray[np.float64]
 
 
+Accelerate = Callable[[Floats, Floats, Floats | None, float], tuple[Floats, Acted]]
 OPENING = 1e-6  # of what keeps a loop closed: accelerations that open it by more are none that it allows
 
 
@@ -36,12 +38,26 @@ def _speeds_of(system: System, bodies: Sequence[str]) -> npt.NDArray[np.bool_]:
 
 
 class JointLoads:
-    """Loads and forces of joints: methods of `Dynamics`; all ranks call together.
+    """Gives loads and forces of joints; all ranks call together.
 
     Vectors are the rank's own part, in the order of its vectors.
+
+    Parameters
+    ----------
+    divided : DividedSystem
+    loops : ClosedLoops or None
+        Of the same system.
+    inverse : InverseDynamics
+    accelerate : callable
+        Gives the accelerations of q, u, tau, t, and what acted (`Dynamics.accelerations`).
     """
 
-    def joint_loads(self: Any, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
+    def __init__(
+        self, divided: DividedSystem, loops: ClosedLoops | None, inverse: InverseDynamics, accelerate: Accelerate
+    ) -> None:
+        self._divided, self._loops, self._inverse, self._accelerate = divided, loops, inverse, accelerate
+
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the loads that this rank's bodies receive through their inboard joints, from their parents [n, 6].
 
         The whole load that passes the joint: the reaction of what it constrains, and what drives it (torque, spring,
@@ -68,64 +84,56 @@ class JointLoads:
         InputError, SimulationError
             As `accelerations`.
         """
-        q, u, tau = self.agreed(q, u, tau, t=t)
-        self.warn_of_open(q, u, t)
-        _, acted = self._accelerations(q, u, tau, t)
-        return self.carried(*self.followed(t, q, u), acted, tau)
+        q, u, tau = self._divided.agreed(q, u, tau, t=t)
+        self._warn_of_open(q, u, t)
+        _, acted = self._accelerate(q, u, tau, t)
+        return self.carried(*self._divided.followed(t, q, u), acted, tau)
 
-    def carried(self: Any, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
+    def carried(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
         """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         self._find_loads(q, u)
-        given = q, u, forces, self._evaluation.turns
-        return self.loops.joint_loads(*given) if self.loops else self.subchains.joint_loads(*given)
+        given = q, u, forces, self._divided.evaluation.turns
+        return self._loops.joint_loads(*given) if self._loops else self._divided.subchains.joint_loads(*given)
 
-    def _find_loads(self: Any, q: Floats, u: Floats) -> None:
+    def _warn_of_open(self, q: Floats, u: Floats, t: float) -> None:
+        if self._loops is not None:
+            self._loops.warn_of_open(*self._divided.followed(t, q, u))
+
+    def _find_loads(self, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
-        comm, part, subchain = self.comm, self.subchains, self.subchain
+        comm, part, subchain = self._divided.comm, self._divided.subchains, self._divided.subchain
         if isinstance(part, AbsoluteBodies):
-            work, _ = wrenched_by_loops(comm, subchain, part, len(self.system.loops))
-            steps, boundary = part.loads[: len(part.wrenches)], self.boundary_motion(q, u)
-            part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self.root, work)
+            work, _ = wrenched_by_loops(comm, subchain, part, len(self._divided.system.loops))
+            steps, boundary = part.loads[: len(part.wrenches)], self._divided.boundary_motion(q, u)
+            part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self._divided.root, work)
 
-    def followed(self: Any, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """Give this rank's coordinates and speeds, with those of joints that follow a given motion at time `t` (s).
-
-        Evaluations take them so; `inverse_dynamics`, `energy_and_momentum` and `poses` take what they are given.
-
-        Raises
-        ------
-        SimulationError
-            On all ranks: a motion can't be found at that time.
-        """
-        return together(self.comm, lambda: self.external.motions.follow(t, q, u)) if self.follows else (q, u)
-
-    def drive_forces(self: Any, q: Floats, u: Floats, t: float = 0.0) -> Floats:
+    def drive_forces(self, q: Floats, u: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces [nu] (N m, N) by which joints follow given motions; 0 of other joints.
 
         On top of springs, dampers and torques of the model along the joint; in place of any other force along it.
         Arguments and errors as of `accelerations`.
         """
-        q, u, _ = self.agreed(q, u, t=t)
-        self.warn_of_open(q, u, t)
-        _, acted = self._accelerations(q, u, None, t)
-        return self.driving(*self.followed(t, q, u), acted)
+        q, u, _ = self._divided.agreed(q, u, t=t)
+        self._warn_of_open(q, u, t)
+        _, acted = self._accelerate(q, u, None, t)
+        return self.driving(*self._divided.followed(t, q, u), acted)
 
-    def driving(self: Any, q: Floats, u: Floats, acted: Acted) -> Floats:
+    def driving(self, q: Floats, u: Floats, acted: Acted) -> Floats:
         """Give what `drive_forces` gives, after an evaluation of joints that follow; all ranks call."""
-        motions, part = self.external.motions, self.subchains
-        if self.follows:  # on any rank, and all have to find them
+        motions, part = self._divided.external.motions, self._divided.subchains
+        if self._divided.follows:  # on any rank, and all have to find them
             self._find_loads(q, u)
         if not motions or not acted.forces.size:
-            return np.zeros(self.subchain.nu)
+            return np.zeros(self._divided.subchain.nu)
         forces, wrenches = acted.forces, None
-        if isinstance(part, Intervals) and self.loops is not None:
+        if isinstance(part, Intervals) and self._loops is not None:
             forces, wrenches = part.geared(forces), part.loop_wrenches()
-        given = q, u, forces, self._evaluation.turns
+        given = q, u, forces, self._divided.evaluation.turns
         return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
 
     def residual(
-        self: Any,
+        self,
         q: Floats,
         u: Floats,
         udot: Floats | None = None,
@@ -150,15 +158,15 @@ class JointLoads:
         InputError, SimulationError
             As `accelerations`.
         """
-        q, u, tau = self.agreed(q, u, tau, t=t)
-        given = None if udot is None else self.agreed(q, u, udot, "udot", t)[2]
-        found, acted = self._accelerations(q, u, tau, t)
-        forces = acted.forces if acted.forces.size else np.zeros(self.subchain.nu)
-        q, u = self.followed(t, q, u)
-        return residual_of(self, self.root, q, u, found if given is None else given, forces)
+        q, u, tau = self._divided.agreed(q, u, tau, t=t)
+        given = None if udot is None else self._divided.agreed(q, u, udot, "udot", t)[2]
+        found, acted = self._accelerate(q, u, tau, t)
+        forces = acted.forces if acted.forces.size else np.zeros(self._divided.subchain.nu)
+        q, u = self._divided.followed(t, q, u)
+        return residual_of(self._divided, self._loops, q, u, found if given is None else given, forces)
 
     def inverse_dynamics(
-        self: Any, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None
+        self, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None
     ) -> Floats:
         """Give the generalized forces `tau` [nu] (N m, N), on top of the model's, under which a state has the
         accelerations `udot` [nu]: `accelerations` in reverse.
@@ -186,32 +194,29 @@ class JointLoads:
             As `accelerations`; with loops, on all ranks: a state that leaves them open, or accelerations that open
             them; joints that can't make the motion; given motions beside loops.
         """
-        if self.loops is not None:
+        if self._loops is not None:
             return self._through_loops(q, u, udot, t, actuated)
         if actuated is not None:
             raise InputError("actuated: the system has no loops, so every joint needs the force that it needs")
-        if self.comm.size == 1:
+        if self._divided.comm.size == 1:
             check_time(t)
-        if not self._may_fail and (found := self.needed_at_once(q, u, udot, True)) is not None:
+        if not self._divided.may_fail and (found := self._inverse.at_once(q, u, udot, True)) is not None:
             return found
-        q, u, udot = self.agreed(q, u, udot, "udot", t)
-        boundary, forces = self._evaluation.boundary_motion(q, u), np.zeros(self.subchain.nu)
-        if self._may_fail:
-            together(self.comm, lambda: self.external.apply(t, q, u, boundary, forces))
-            forces[self.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
-        if self.inverse_sweeps:
-            return self.inverse_sweeps(q, u, udot, forces)
-        return required_forces(self.comm, self.subchain, q, u, udot, forces, boundary, self.root)
+        q, u, udot = self._divided.agreed(q, u, udot, "udot", t)
+        boundary, forces = self._divided.evaluation.boundary_motion(q, u), np.zeros(self._divided.subchain.nu)
+        if self._divided.may_fail:
+            together(self._divided.comm, lambda: self._divided.external.apply(t, q, u, boundary, forces))
+            forces[self._divided.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
+        return self._inverse.needed(q, u, udot, forces, boundary)
 
-    def _through_loops(
-        self: Any, q: Floats, u: Floats, udot: Floats, t: float, actuated: Sequence[str] | None
-    ) -> Floats:
+    def _through_loops(self, q: Floats, u: Floats, udot: Floats, t: float, actuated: Sequence[str] | None) -> Floats:
         """Inverse dynamics of a system with loops: what the sweeps leave to the loops' loads and the forces."""
-        loops, system = self.loops, self.system
-        q, u, udot = self.agreed(q, u, udot, "udot", t)
-        if self.follows:
+        loops, system = self._loops, self._divided.system
+        assert loops is not None
+        q, u, udot = self._divided.agreed(q, u, udot, "udot", t)
+        if self._divided.follows:
             raise InputError("inverse dynamics through loops is for joints that follow no motion: see `drive_forces`")
-        acting = None if actuated is None else together(self.comm, lambda: _speeds_of(system, actuated))
+        acting = None if actuated is None else together(self._divided.comm, lambda: _speeds_of(system, actuated))
         if wrong := loops.opened(q, u):
             raise InputError(wrong)
         self.joint_loads(q, u, t=t)
@@ -221,11 +226,11 @@ class JointLoads:
                 f"these accelerations open loop {needed.loop!r}, by {needed.loops:.1e} of what keeps it closed: give "
                 "such as the loops allow, as those of `accelerations` are"
             )
-        whole, force = self.gather_q(q), self.gather_u(needed.forces)
+        whole, force = self._divided.gather_q(q), self._divided.gather_u(needed.forces)
         found = on_root(
-            self.comm,
+            self._divided.comm,
             lambda: None if whole is None or force is None else loops.actuated(whole, force, loops.loads, acting),
         )
-        tau, loops.loads, loops.unique = self.comm.bcast(found)
-        part: Floats = tau[self.gather_u.part].copy()
+        tau, loops.loads, loops.unique = self._divided.comm.bcast(found)
+        part: Floats = tau[self._divided.gather_u.part].copy()
         return part

@@ -21,6 +21,7 @@ from mpimbs.base.errors import InputError, SimulationError, warn_caller
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.loops.closing import BESIDE, PLACES, SPEEDS
 from mpimbs.parallel.agreement import greatest, on_root
@@ -29,7 +30,6 @@ from mpimbs.spatial.rows import ROW
 
 if TYPE_CHECKING:
     from mpimbs.closure.redundant_loads import Actuation
-    from mpimbs.dynamics import Dynamics
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class ClosedLoops:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
         Of a system with loops, whose part of this rank is made of intervals.
 
     Attributes
@@ -75,16 +75,16 @@ class ClosedLoops:
         Whether no other forces of the joints that were named do what those of `Dynamics.inverse_dynamics` do.
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        part = dynamics.subchains
+    def __init__(self, divided: DividedSystem) -> None:
+        part = divided.subchains
         assert isinstance(part, Intervals)
-        self._dynamics, self._part, self._parts = dynamics, part, part.loops
-        self._names = [loop.name for loop in dynamics.system.loops]
-        self.driven = any(loop.acts for _, loop in dynamics.system.loop_joints)
+        self._divided, self._part, self._parts = divided, part, part.loops
+        self._names = [loop.name for loop in divided.system.loops]
+        self.driven = any(loop.acts for _, loop in divided.system.loop_joints)
         self.evaluations, self.refining = 0, False
         self.warned, self.unique = False, True
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
-        direct, shared = isinstance(dynamics.coupling, ScheduledAssembly), len(dynamics.cuts) == dynamics.comm.size + 1
+        direct, shared = isinstance(divided.coupling, ScheduledAssembly), len(divided.cuts) == divided.comm.size + 1
         self._refines = direct and shared
         self.loads = np.zeros((len(self._names), 6))
 
@@ -106,17 +106,17 @@ class ClosedLoops:
 
         Positions and speeds, of the size of the system and its fastest body. The same on all ranks.
         """
-        dynamics = self._dynamics
-        whole, speeds = dynamics.gather_q(q), dynamics.gather_u(u)
+        divided = self._divided
+        whole, speeds = divided.gather_q(q), divided.gather_u(u)
 
         def looked() -> str:
             if whole is None or speeds is None:
                 return ""
-            bodies = body_motions(dynamics.system, whole, speeds)
-            gravity = float(np.linalg.norm(dynamics.system.gravity))
-            return LoopJoints(dynamics.system).opened(bodies, OPEN, gravity)
+            bodies = body_motions(divided.system, whole, speeds)
+            gravity = float(np.linalg.norm(divided.system.gravity))
+            return LoopJoints(divided.system).opened(bodies, OPEN, gravity)
 
-        told = str(dynamics.comm.bcast(on_root(dynamics.comm, looked)))
+        told = str(divided.comm.bcast(on_root(divided.comm, looked)))
         remedy = (
             "; close it first: mpimbs assemble, or --close, or from Python `dynamics.loops.close_places(q)` and "
             "`dynamics.loops.close_speeds(q, u)`"
@@ -128,15 +128,15 @@ class ClosedLoops:
         if self.warned:
             return
         places, speeds = self._measured(q, u)[:, 2:].max(axis=0, initial=0.0)
-        if places <= NEARLY and speeds <= NEARLY * self._dynamics.largest_speed(u):  # nobody needs to look closer
+        if places <= NEARLY and speeds <= NEARLY * self._divided.largest_speed(u):  # nobody needs to look closer
             return
         if told := self.opened(q, u):
             self.warned = True
-            if self._dynamics.comm.rank == 0:
+            if self._divided.comm.rank == 0:
                 warn_caller(told)
 
     def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        return self._dynamics.agreed(q, u)[:2]
+        return self._divided.agreed(q, u)[:2]
 
     def apart(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each."""
@@ -145,33 +145,33 @@ class ClosedLoops:
 
     def _measured(self, q: Floats, u: Floats) -> Floats:
         """Both of `apart` [loops, 4]."""
-        self._dynamics.measure(q, u)
+        self._divided.measure(q, u)
         found = np.zeros((len(self._names), 4))
         for part in self._parts:
             found[part.numbers, :2], found[part.numbers, 2:] = part.violations(), part.parted()
-        return greatest(self._dynamics.comm, found)
+        return greatest(self._divided.comm, found)
 
     def roundings(self, q: Floats) -> Floats:
         """How much of positions in units of the loops' sizes [loops] is rounding, as last measured; all ranks call."""
         far = (part.farthest() for part in self._parts)
         farthest = max((size for size in far if np.isfinite(size)), default=0.0)
-        ends = greatest(self._dynamics.comm, np.array([farthest, np.abs(q).max(initial=0.0)]))
+        ends = greatest(self._divided.comm, np.array([farthest, np.abs(q).max(initial=0.0)]))
         found = np.zeros(len(self._names))
         for part in self._parts:
             found[part.numbers] = part.roundings(*ends)
-        return greatest(self._dynamics.comm, found) * ROUNDING
+        return greatest(self._divided.comm, found) * ROUNDING
 
     def spring_energy(self, q: Floats, u: Floats) -> float:
         """Energy (J) of the springs of those that this rank counts."""
         if not self.driven:
             return 0.0
-        self._dynamics.measure(*self._state(q, u))
+        self._divided.measure(*self._state(q, u))
         return sum(part.energy_and_power()[0] for part in self._parts)
 
     @functools.cached_property
     def winds(self) -> bool:
         """Whether springs act along angles of loops' joints, on any rank."""
-        return bool(self._dynamics.comm.allreduce(any(part.winds for part in self._parts), MPI.LOR))
+        return bool(self._divided.comm.allreduce(any(part.winds for part in self._parts), MPI.LOR))
 
     def count_turns(self, q: Floats, u: Floats) -> None:
         """Take angles along loops' joints from here on nearest to those in a state: so turns are counted.
@@ -179,7 +179,7 @@ class ClosedLoops:
         Of arrays that were checked; all ranks call. From rest at first, by half a turn to either side.
         """
         if self.winds:
-            self._dynamics.measure(q, u)
+            self._divided.measure(q, u)
             for part in self._parts:
                 part.count_turns()
 
@@ -189,7 +189,7 @@ class ClosedLoops:
         if not self.winds:
             return {}
         found: dict[int, list[float]] = {}
-        for angles in self._dynamics.comm.allgather([part.wound for part in self._parts]):
+        for angles in self._divided.comm.allgather([part.wound for part in self._parts]):
             for part in angles:
                 found |= part
         return {self._names[k]: found[k] for k in sorted(found)}
@@ -221,7 +221,7 @@ class ClosedLoops:
         udot, rates = np.empty_like(u), np.empty_like(q)
         self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
         try:
-            self._dynamics.evaluate_unforced(q, u, udot, rates)
+            self._divided.evaluate_unforced(q, u, udot, rates)
         finally:
             self._aim(*self._stabilised)
         return np.where(np.abs(udot) < NOT_LARGE, 0.0, udot / LARGE)
@@ -238,13 +238,13 @@ class ClosedLoops:
         """
         if not self._refines:
             return
-        dynamics, part, subchain = self._dynamics, self._part, self._dynamics.subchain
+        divided, part, subchain = self._divided, self._part, self._divided.subchain
         linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
         others = [part.blocks, subchain.last_motions, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
-        comm, boundary = dynamics.comm, dynamics.boundary_motion(q, u)
+        comm, boundary = divided.comm, divided.boundary_motion(q, u)
         for _ in range(REFINEMENTS):
-            steps, _ = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root)
+            steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
             bodies = subchain.of_bodies(steps)
             left, _, _ = part.loop_rows(bodies, np.zeros((len(bodies), 2)), udot, len(self._names))
             comm.Allreduce(MPI.IN_PLACE, left)
@@ -254,7 +254,7 @@ class ClosedLoops:
             change = self._change(q, u, 0.0, 0.0, 1.0)
             sizes = np.array([np.abs(change).max(initial=0.0), np.abs(udot).max(initial=0.0)])
             comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], float(np.linalg.norm(dynamics.root))))
+            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], float(np.linalg.norm(divided.root))))
             for array, before in zip(linear, found, strict=True):
                 array[:] = before + array / LARGE if much else before
             for array, before in zip(others, kept, strict=True):
@@ -270,7 +270,7 @@ class ClosedLoops:
         They ask what others make already: as many as are redundant, but where one hardly differs from others. Couplings
         that iterate leave none out. The same on all ranks, which all call.
         """
-        comm, part, coupling = self._dynamics.comm, self._part, self._dynamics.coupling
+        comm, part, coupling = self._divided.comm, self._part, self._divided.coupling
         if not isinstance(coupling, ScheduledAssembly):
             return 0, ""
         idle, count = np.zeros(len(self._names), np.int64), 0
@@ -301,7 +301,7 @@ class ClosedLoops:
         SimulationError
             On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
         """
-        subchain = self._dynamics.subchain
+        subchain = self._divided.subchain
         given, u = self._state(q, np.zeros(subchain.nu))
         q = given.copy()
         begin, change, share, last = q, u, 1.0, np.inf
@@ -337,23 +337,23 @@ class ClosedLoops:
 
         After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
-        part, dynamics = self._part, self._dynamics
+        part, divided = self._part, self._divided
         joints = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
-        dynamics.comm.Allreduce(MPI.IN_PLACE, found)
-        moved = np.zeros((dynamics.system.n_bodies, 6))
-        whole = dynamics.gather_q(q)
+        divided.comm.Allreduce(MPI.IN_PLACE, found)
+        moved = np.zeros((divided.system.n_bodies, 6))
+        whole = divided.gather_q(q)
         from mpimbs.closure.redundant_loads import redistributed  # which solves with scipy
 
-        told = on_root(dynamics.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))
+        told = on_root(divided.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))
         if told is not None:
             found, moved = told
-        dynamics.comm.Bcast(found)
-        dynamics.comm.Bcast(moved)
+        divided.comm.Bcast(found)
+        divided.comm.Bcast(moved)
         self.loads = found
-        return joints + moved[dynamics.bodies]
+        return joints + moved[divided.bodies]
 
     def actuated(self, q: Floats, needed: Floats, carried: Floats, acting: Any = None) -> Actuation:
         """Give the forces that a motion needs beside what loops carry, and what they carry then; on rank 0.
@@ -371,9 +371,9 @@ class ClosedLoops:
     @functools.cached_property
     def _constraints(self) -> LoopJacobian:
         try:
-            return LoopJacobian(self._dynamics.system)
+            return LoopJacobian(self._divided.system)
         except TooLargeError:
             raise InputError(
-                f"the loops of '{self._dynamics.system.name}' span so many joints that it can't be told which loads "
+                f"the loops of '{self._divided.system.name}' span so many joints that it can't be told which loads "
                 "are unique; leave `loads` out"
             ) from None

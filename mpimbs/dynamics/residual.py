@@ -131,9 +131,7 @@ class Residual(NamedTuple):
 
 
 class Evaluated(Protocol):
-    """What evaluates a system, as `Dynamics` does."""
-
-    loops: Any  # None where there are none
+    """What evaluates a system, as `DividedSystem` does."""
 
     @property
     def comm(self) -> MPI.Comm: ...
@@ -146,9 +144,18 @@ class Evaluated(Protocol):
     @property
     def coupling(self) -> Coupling | None: ...
     @property
+    def root(self) -> Floats: ...
+    @property
     def scales(self) -> Scales: ...
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """See `Dynamics.boundary_motion`."""
+        """See `DividedSystem.boundary_motion`."""
+
+
+class Closed(Protocol):
+    """What keeps loops closed, as `ClosedLoops` does."""
+
+    def dropped(self) -> tuple[int, str]:
+        """See `ClosedLoops.dropped`."""
 
 
 def iterates(coupling: Coupling | None) -> bool:
@@ -178,13 +185,15 @@ def lost_told(motion: float, loops: float, masses: float) -> str:
     return f"; masses differ by {masses:.0e}: accelerations may be off by {off:.0e}" if off > EXACT.motion else ""
 
 
-def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Residual:
+def residual_of(
+    dynamics: Evaluated, loops: Closed | None, q: Floats, u: Floats, udot: Floats, forces: Floats
+) -> Residual:
     """Give what accelerations leave of the equations of motion, after an evaluation in their state; all call.
 
     Parameters
     ----------
-    root : array [6]
-        Acceleration of the root: -g.
+    loops : ClosedLoops or None
+        Of the same system.
     q, u, udot : array
         This rank's parts, joints that follow as they do.
     forces : array [nu]
@@ -194,13 +203,13 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
     comm, subchain, part = dynamics.comm, dynamics.subchain, dynamics.subchains
     held = subchain.columns.prescribed
     wanted, acting = forces[held] / HELD, np.where(held, 0.0, forces)
-    work, by_loops, looped = subchain.work, NONE, dynamics.loops is not None
+    work, by_loops, looped = subchain.work, NONE, loops is not None
     if looped:
         assert isinstance(part, Intervals)
         work, by_loops = wrenched_by_loops(comm, subchain, part, len(dynamics.system.loops))
         acting = part.geared(acting)
     boundary = dynamics.boundary_motion(q, u)
-    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, work=work)
+    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root, work=work)
 
     driving = np.empty(subchain.nu)
     joint_forces(0.0, subchain.structure, subchain.springs, q, u, acting, driving)
@@ -216,7 +225,7 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
         alone = subchain.magnitudes_outward(udot, still, work)[subchain.outer_steps]
         far = comm.allgather(alone)
         apart = [between._replace(far=own) for between, own in zip(apart, far, strict=True)]
-    begin = np.array([0.0, np.linalg.norm(root) + least])
+    begin = np.array([0.0, np.linalg.norm(dynamics.root) + least])
     given = found_outward(apart[: comm.rank], subchain.inboard.tolist(), begin)
     reach = subchain.magnitudes_outward(udot, given, work)
     behind = np.zeros((len(subchain.outer), 2))
@@ -238,24 +247,24 @@ def residual_of(dynamics: Evaluated, root: Floats, q: Floats, u: Floats, udot: F
     left[held] = 0.0
     motion = _largest(comm, relative, lambda k: _body_of(dynamics, k))
 
-    loops = loads = 0.0, ""
+    broken = loads = 0.0, ""
     if isinstance(part, Intervals) and looped:
         names = [loop.name for loop in dynamics.system.loops]
         # What velocities ask is summed up in terms of these squares.
         reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
         rows, sizes, largest = _of_loops(dynamics, of_steps, reach, udot)
         acts = np.array([total[0] / lever + total[1] + forces_alone.sum()])
-        acts += sum(loops.driven_by() for loops in part.loops)
+        acts += sum(own.driven_by() for own in part.loops)
         for array, operation in ((rows, MPI.SUM), (sizes, MPI.SUM), (acts, MPI.SUM), (largest, MPI.MAX)):
             comm.Allreduce(MPI.IN_PLACE, array, operation)
         shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
-        loops = _largest(MPI.COMM_SELF, shares, names.__getitem__)
+        broken = _largest(MPI.COMM_SELF, shares, names.__getitem__)
         loads = _largest(MPI.COMM_SELF, largest / max(acts[0], SMALLEST), names.__getitem__)
-    dropped: tuple[int, str] = (0, "") if dynamics.loops is None else dynamics.loops.dropped()
+    dropped: tuple[int, str] = (0, "") if loops is None else loops.dropped()
     mass = subchain.columns.mass[subchain.columns.mass > 0.0]
     ends = greatest(comm, np.array([mass.max(initial=0.0), -mass.min(initial=np.inf)]))
     masses = float(ends[0] / -ends[1]) if ends[0] > 0.0 else 1.0
-    return Residual(*motion, *loops, *loads, *dropped, masses, left)
+    return Residual(*motion, *broken, *loads, *dropped, masses, left)
 
 
 def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass: float) -> float:

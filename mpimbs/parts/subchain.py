@@ -238,8 +238,13 @@ class Subchain:
 
     def relative_motions(self, q: Floats, u: Floats) -> Floats:
         """Motions of the bodies of `outer` [h, BOUNDARY] while those inboard are held."""
-        motions = self.motions(q, u, np.tile(AT_REST, len(self.inboard)))
-        return motions.reshape(-1, BOUNDARY)[self.outer_steps]
+        move(self.structure, self._whole.work, q, u, np.tile(AT_REST, len(self.inboard)), self._held_motions)
+        return self._held_motions.reshape(-1, BOUNDARY)[self.outer_steps]
+
+    @functools.cached_property
+    def _held_motions(self) -> Floats:
+        """Room of its own: `last_motions` may still be needed."""
+        return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
         """Poses of the bodies.

@@ -125,7 +125,7 @@ class PetscIntegrator(Integrator):
 
     def _loads(self) -> Floats:
         """What the bodies receive through their joints [n, 6] where `_derivative` was asked for last."""
-        return self._dynamics.carried(*self._views, self._acted, self.held)
+        return self._dynamics.loads.carried(*self._views, self._acted, self.held)
 
     def _find_first_step(self) -> float:
         derivative = self._vector.duplicate()

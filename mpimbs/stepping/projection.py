@@ -150,7 +150,7 @@ class Projection:
             before, speeds = u, parted.max(axis=0)[1]
             q, u = self._closed(q, u, parted)
             if u is not before:
-                unit = self._dynamics.units[1]
+                unit = self._dynamics.divided.units[1]
                 self._see_amplified(speeds, *largest(self._dynamics.comm, u / unit, (u - before) / unit))
         return q, u
 
@@ -262,8 +262,11 @@ def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
 def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:
     """What a change of this rank's coordinates and speeds [nq], [nu] changed most; of all ranks, which all call."""
     subchain, found = dynamics.subchain, []
-    offsets, least = (subchain.columns.q_offset, subchain.columns.u_offset), (1.0, dynamics.largest_speed(after[1]))
-    given = zip(("coordinate", "speed"), before, after, offsets, dynamics.units, least, strict=True)
+    offsets, least = (
+        (subchain.columns.q_offset, subchain.columns.u_offset),
+        (1.0, dynamics.divided.largest_speed(after[1])),
+    )
+    given = zip(("coordinate", "speed"), before, after, offsets, dynamics.divided.units, least, strict=True)
     for what, old, new, offset, unit, size in given:
         change, rounding = np.abs(new - old), np.abs(new) / unit * ROUNDING
         mine: tuple[float, float, str] = (-1.0, 0.0, "")

@@ -208,7 +208,7 @@ class Stages:
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
         self._end = self._nq + dynamics.subchain.nu
-        self._shift, self._matrix = 1.0, dynamics.implicit_matrix
+        self._shift, self._matrix = 1.0, dynamics.inertia.implicit_matrix
         self.times = np.nan, np.nan
         self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._f = np.empty(size)  # with Newton's method, in the state of J
@@ -224,7 +224,7 @@ class Stages:
         stages = ts.getSNES()
         if newton:
             dynamics, behind = self._dynamics, np.full(self._size - self._end, UNCOUNTED)
-            base = np.concatenate([*dynamics.units, behind])
+            base = np.concatenate([*dynamics.divided.units, behind])
             speeds = slice(self._nq, self._end)
             self._newton = Newton(stages, self._comm, base, speeds, self._evaluate, self._precondition)
             return
@@ -258,7 +258,7 @@ class Stages:
         if tension is not None:
             stiffness = tension if stiffness is None else stiffness + tension
         alone = stiffness is None and damping is None
-        self._matrix = dynamics.implicit_matrix if alone else dynamics.implicit_matrix_of_bodies
+        self._matrix = dynamics.inertia.implicit_matrix if alone else dynamics.inertia.implicit_matrix_of_bodies
         self._matrix.at(self._arrays.read(x)[: self._nq], step, stiffness, damping)
 
     def _resistance(self) -> list[Floats | None]:

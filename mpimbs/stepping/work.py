@@ -86,7 +86,7 @@ class Power:
         elif acted.forces.size:
             power += float(acted.forces.dot(u))
         if self._dynamics.follows:  # on any rank
-            power += float(self._dynamics.driving(q, u, acted) @ u)
+            power += float(self._dynamics.loads.driving(q, u, acted) @ u)
         if self._loops is not None:
             power += self._loops.power()
         if self._wrenched:

@@ -41,8 +41,8 @@ def solved(comm: MPI.Comm, system: System, q: Array, r: Array, **settings: objec
         own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
         x = np.empty_like(own)
         for step in (1.0, H):  # the second one is to leave nothing of the first
-            dynamics.implicit_matrix.at(mine_q, step)
-            dynamics.implicit_matrix.solve(own, x)
+            dynamics.inertia.implicit_matrix.at(mine_q, step)
+            dynamics.inertia.implicit_matrix.solve(own, x)
         nq = dynamics.subchain.nq
         found = dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:])
     return np.concatenate(comm.bcast(found))
@@ -133,8 +133,8 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
         damping, stiffness = dynamics.external.resistance()
         x, nq = np.empty_like(own), dynamics.subchain.nq
         for step in (1.0, H):
-            dynamics.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)
-            dynamics.implicit_matrix_of_bodies.solve(own, x)
+            dynamics.inertia.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)
+            dynamics.inertia.implicit_matrix_of_bodies.solve(own, x)
         x = np.concatenate(comm.bcast((dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:]))))
     (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
     c, moved = system.columns(), [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
@@ -307,7 +307,7 @@ def test_rotors_beside_stiff_springs(comm: MPI.Comm, looped: bool) -> None:
         system.add(name="free", parent="world", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=free)
         system.add_loop(name="held", type="spherical", bodies=("world", "free"), positions=((0, 0, 0), (0, 0, 0)))
     with closing(Dynamics(system, comm)) as dynamics:
-        matrix, tau = dynamics.implicit_matrix, np.zeros(system.nu)
+        matrix, tau = dynamics.inertia.implicit_matrix, np.zeros(system.nu)
         tau[:4] = 1e-6
         own, z = tau[dynamics.gather_u.part], np.empty(dynamics.subchain.nu)
         for h in (0.0, 1e-3, 0.0):

@@ -104,11 +104,12 @@ class ForcesOfCopies:
 class _Copy:
     """One copy, whose accelerations others have found; see `residual.Evaluated`."""
 
-    loops = subchains = coupling = None
+    subchains = coupling = None
 
     def __init__(self, system: System, subchain: Subchain) -> None:
         self.system, self.subchain, self.comm = system, subchain, MPI.COMM_SELF
         self.scales = scales_of(self.comm, subchain)
+        self.root = np.concatenate((np.zeros(3), -np.asarray(system.gravity)))
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """The world is at rest."""
@@ -286,8 +287,7 @@ class SideBySide:
     def _residual(self, k: int, q: Floats, u: Floats, udot: Floats) -> Residual:
         """What accelerations of a copy leave under what has acted last."""
         copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
-        root = np.concatenate((np.zeros(3), -np.asarray(copy.system.gravity)))
-        return residual_of(copy, root, q, u, udot, self._tau[k])
+        return residual_of(copy, None, q, u, udot, self._tau[k])
 
     def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
         """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.names import DOUBLING, FORMS, RECURSIVE  # noqa: F401
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.pipeline import scan_composites
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_room, aligned_zeros
 from mpimbs.model.order.order import last_of_subtrees
@@ -37,10 +38,6 @@ from mpimbs.sweep.inertia.inverse_of_chains import inverse_of_chain
 from mpimbs.sweep.loads import factor, inverse_rows
 from mpimbs.sweep.structure import FIRST_U, JUNCTION, LAST_U
 from mpimbs.values.handles import SIZE
-
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
-
 
 ROWS, SPARSE, UPPER, AIJ, SBAIJ = LAYOUTS = ("rows", "csr", "upper", "aij", "sbaij")
 
@@ -125,7 +122,7 @@ class Composites:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
 
     Attributes
     ----------
@@ -141,8 +138,8 @@ class Composites:
         Gives room for this rank's rows [nu, nu of all].
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._comm, self._subchain, self._boundary = dynamics.comm, dynamics.subchain, dynamics.boundary_motion
+    def __init__(self, divided: DividedSystem) -> None:
+        self._comm, self._subchain, self._boundary = divided.comm, divided.subchain, divided.boundary_motion
         system, made = self._subchain.system, self._subchain.made
         offsets = system.offsets()[1]
         self.first, self.last = (int(offsets[k]) for k in (self._subchain.first, self._subchain.last))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import weakref
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -18,6 +18,7 @@ from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
@@ -27,14 +28,13 @@ from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags
 from mpimbs.partition.lanes import chosen_width, cut_chain
 from mpimbs.parts.factored import FactoredTiles, factor_sweep, loads_inward, loads_outward
+from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.subchains import Subchains
 from mpimbs.parts.tiles import Tile, subchain_tiles
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.structure import HELD
 from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, combine, item, respond
 from mpimbs.values.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, part_loads
-
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
 
 
 class FactorPlan(NamedTuple):
@@ -166,45 +166,82 @@ class Factors:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._dynamics = dynamics
+    def __init__(self, divided: DividedSystem) -> None:
+        self._divided = divided
         self._made: weakref.WeakSet[LoadSweeps] = weakref.WeakSet()
 
     def make(self) -> Factor:
         """Make what factors the inertia matrix of the system."""
-        return self.load_sweeps() or AtRest(self._dynamics, self)
+        return self.load_sweeps() or AtRest(self._divided, self)
 
     def load_sweeps(self, apart: bool = False) -> LoadSweeps | None:
         """Make what factors it for load sweeps, where there are any; see `LoadSweeps`."""
-        dynamics = self._dynamics
-        system = dynamics.subchain.system
-        alone = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == system.n_bodies
+        divided = self._divided
+        system = divided.subchain.system
+        alone = divided.comm.size == 1 and divided.subchain.n_bodies == system.n_bodies
         if not (system.is_chain or alone):
             return None
-        self._made.add(made := LoadSweeps(dynamics, self._tag, apart))
+        self._made.add(made := LoadSweeps(divided, self._tag, apart))
         return made
 
     @functools.cached_property
     def _tag(self) -> int:
         """The first message tag of all load sweeps: no two are under way at a time."""
-        return own_tags(self._dynamics.comm, 2 * levels_of(self._dynamics.comm))
+        return own_tags(self._divided.comm, 2 * levels_of(self._divided.comm))
+
+    def answer_at_rest(self, q: Floats, tau: Floats) -> Floats:
+        """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
+
+        Of the spanning tree. Arrays are read by address. One evaluation with `tau`; where springs or torques act along
+        joints at rest, less one without.
+        """
+        tree = self._tree
+        still, rates = tree.still, np.empty(tree.subchain.nq)
+        root, tree.root[:] = tree.root.copy(), 0.0
+        try:
+            found = []
+            for given in (tau, still) if self._pushed else (tau,):
+                udot = np.empty(len(still))
+                tree.evaluate_unforced(q, still, udot, rates, given)
+                found.append(udot)
+        finally:
+            tree.root[:] = root
+        return found[0] - found[1] if self._pushed else found[0]
+
+    @functools.cached_property
+    def _pushed(self) -> bool:
+        """Whether springs or torques of the model act along joints at rest, on any rank."""
+        springs = self._divided.subchain.springs
+        return bool(self._divided.comm.allreduce(bool(springs.stiffness.any() or springs.torque.any()), MPI.LOR))
+
+    @functools.cached_property
+    def _tree(self) -> DividedSystem:
+        """The same bodies on the same ranks, with loops opened."""
+        if not self._divided.system.loops:
+            return self._divided
+        opened = copy.deepcopy(self._divided.system)
+        for held in (opened.loops, opened.loop_bodies, opened.loop_names):
+            held.clear()
+        return self._divided.alike(opened)
 
     @functools.cached_property
     def heavier(self) -> HeavierJoints:
         """What answers for joints that are heavier, where there are no load sweeps."""
-        return HeavierJoints(self._dynamics)
+        return HeavierJoints(self._divided)
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""
         for made in list(self._made):
             made.close()
         if "_tag" in self.__dict__:
-            free_tags(self._dynamics.comm, self._tag)
+            free_tags(self._divided.comm, self._tag)
         if "heavier" in self.__dict__:
             self.heavier.close()
+        if self.__dict__.get("_tree", self._divided) is not self._divided:
+            self._tree.close()
 
 
 class LoadSweeps:
@@ -212,7 +249,7 @@ class LoadSweeps:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
         Of a chain, or of a tree on one rank.
     tag : int
         The first of twice `levels_of` message tags, of factors of which no two are used at a time.
@@ -229,15 +266,15 @@ class LoadSweeps:
         The state, and rotors and all else that joints are heavier by: for `take`.
     """
 
-    def __init__(self, dynamics: Dynamics, tag: int, apart: bool = False) -> None:
-        comm, subchain = dynamics.comm, dynamics.subchain
+    def __init__(self, divided: DividedSystem, tag: int, apart: bool = False) -> None:
+        comm, subchain = divided.comm, divided.subchain
         system, first, last = copy.copy(subchain.system), subchain.first, subchain.last
         system.apart = apart
-        self._comm, self._nu, self._checked = comm, subchain.nu, dynamics.agreed
+        self._comm, self._nu, self._checked = comm, subchain.nu, divided.agreed
         self._still = np.zeros(self._nu)
         cut = [Tile(0, last - first, 1)]
         if system.is_chain:
-            width = dynamics.division.width or chosen_width(last - first, None)
+            width = divided.division.width or chosen_width(last - first, None)
             cut = cut_chain(system.joint_patterns(first, last), width)
         cut = [tile._replace(first=first + tile.first) for tile in cut]
         tiles = subchain_tiles(system, cut, subchain.tip, False, factored=True)
@@ -310,18 +347,20 @@ class HeavierJoints:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        nu = dynamics.subchain.nu
-        self._rotors, self._still = dynamics.subchain.columns.armature, np.zeros(nu)
-        self._rates = np.empty(dynamics.subchain.nq)
-        self._resting = dynamics.alike(numbered(dynamics.system))
-        numbers = np.arange(dynamics.system.nu)[dynamics.gather_u.part]
+    def __init__(self, divided: DividedSystem) -> None:
+        nu = divided.subchain.nu
+        self._rotors, self._still = divided.subchain.columns.armature, np.zeros(nu)
+        self._rates = np.empty(divided.subchain.nq)
+        self._resting = divided.alike(numbered(divided.system))
+        numbers = np.arange(divided.system.nu)[divided.gather_u.part]
         order = np.argsort(numbers)
         self._seen: list[tuple[Floats, Integers, Integers]] = []  # rotors in a sweep, which are not held; their speeds
-        for structure, springs in self._resting.subchains.joints():
+        parts = self._resting.subchains
+        assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
+        for structure, springs in parts.joints():
             told = np.rint(springs.torque).astype(np.int64) - 1
             free = np.flatnonzero((structure.armature != HELD) & (told >= 0)) if told.size else told
             self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
@@ -345,19 +384,19 @@ class AtRest:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
     factors : Factors
     """
 
-    def __init__(self, dynamics: Dynamics, factors: Factors) -> None:
-        self._dynamics, self._factors = dynamics, factors
-        self._still = np.zeros(dynamics.subchain.nu)
+    def __init__(self, divided: DividedSystem, factors: Factors) -> None:
+        self._divided, self._factors = divided, factors
+        self._still = np.zeros(divided.subchain.nu)
         self._added: Floats | None = None
 
     def at(self, q: Floats, armature: Floats | None = None) -> None:
         """As of `Factor`."""
-        q, _, armature = self._dynamics.agreed(q, self._still, armature, "armature")
-        given = self._dynamics.comm.allreduce(armature is not None, MPI.LOR)
+        q, _, armature = self._divided.agreed(q, self._still, armature, "armature")
+        given = self._divided.comm.allreduce(armature is not None, MPI.LOR)
         added = self._still if armature is None else armature
         self._q, self._added = q.copy(), added.copy() if given else None
 
@@ -367,7 +406,7 @@ class AtRest:
         try:
             _refuse(f, out, len(self._still))
         except InputError:
-            if self._dynamics.comm.size > 1:  # the others wait for this rank's part
+            if self._divided.comm.size > 1:  # the others wait for this rank's part
                 self._answer(np.full(len(self._still), np.nan))
             raise
         out[:] = self._answer(f)
@@ -375,8 +414,7 @@ class AtRest:
 
     def _answer(self, f: Floats) -> Floats:
         if self._added is None:
-            found: Floats = self._dynamics.answer_at_rest(self._q, f)
-            return found
+            return self._factors.answer_at_rest(self._q, f)
         return self._factors.heavier(self._q, self._added, f)
 
     def close(self) -> None:

@@ -9,17 +9,19 @@ coordinates by the speeds. That is, for x_u = r_u + z and x_q = r_q + h G x_u,
 whose left side is the inertia matrix of a system with heavier rotors: factored once a step, and solved with by load
 sweeps; or by evaluations at rest, by any sweep, over any ranks and through loops. What acts on single bodies, tension,
 drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
-heavier by h D_b + h^2 K_b, on the right stands inverse dynamics of bodies that have no other inertia than those.
+heavier by h D_b + h^2 K_b, on the right stands inverse divided of bodies that have no other inertia than those.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.dynamics.divided import DividedSystem
+from mpimbs.dynamics.operators.factor import Factors
 from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
@@ -29,10 +31,6 @@ from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.added import put_added
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, HELD, TURN, Springs, Structure
-
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
-
 
 Integers = npt.NDArray[np.int64]
 
@@ -130,21 +128,21 @@ class _Bodies(NamedTuple):
 
 
 class _Product:
-    """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse dynamics at rest.
+    """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
 
     Of chains by sweeps in lanes, messages included. All ranks make it together and call.
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._dynamics, subchain = dynamics, dynamics.subchain
+    def __init__(self, divided: DividedSystem) -> None:
+        self._divided, subchain = divided, divided.subchain
         self._still = np.zeros(subchain.nu)
         self._sweeps: InverseSweeps | None = None
         if subchain.system.is_chain:
-            self._sweeps = InverseSweeps(dynamics, np.zeros(6), apart=True)
+            self._sweeps = InverseSweeps(divided, np.zeros(6), apart=True)
             self._bodies = [_Bodies.of(structure, subchain.first) for structure, _ in self._sweeps.joints]
             for (structure, _), bodies in zip(self._sweeps.joints, self._bodies, strict=True):
                 structure.fixed.reshape(-1, FIXED, bodies.table.shape[2])[:, _INERTIA:] = 0.0
@@ -165,15 +163,15 @@ class _Product:
                 bodies.take(_NONE, matrices, times, _NONE, 0.0)
         else:
             self._structure.added.reshape(-1, ADDED)[self._carriers] = times * matrices
-            self._boundary = self._dynamics.boundary_motion(q, self._still)
+            self._boundary = self._divided.boundary_motion(q, self._still)
 
     def __call__(self, v: Floats) -> Floats:
         """Give the generalized forces [nu] of v [nu]."""
-        dynamics, q, still = self._dynamics, self._q, self._still
+        divided, q, still = self._divided, self._q, self._still
         if self._sweeps is not None:
             return self._sweeps(q, still, v, still, acting=False)
         given = q, still, v, still, self._boundary, np.zeros(6)
-        return required_forces(dynamics.comm, dynamics.subchain, *given, at_rest=True, structure=self._structure)
+        return required_forces(divided.comm, divided.subchain, *given, at_rest=True, structure=self._structure)
 
     def close(self) -> None:
         """Free what MPI holds."""
@@ -189,27 +187,29 @@ class ImplicitMatrix:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
+    factors : Factors
+        Of the same system.
     of_bodies : bool
         Whether `at` may be given what acts on bodies, too.
 
     Attributes
     ----------
-    resting : Dynamics or None
+    resting : DividedSystem or None
         Of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do.
     """
 
-    def __init__(self, dynamics: Dynamics, of_bodies: bool = False) -> None:
-        self._dynamics, self._subchain = dynamics, dynamics.subchain
+    def __init__(self, divided: DividedSystem, factors: Factors, of_bodies: bool = False) -> None:
+        self._divided, self._subchain = divided, divided.subchain
         columns = self._subchain.columns
         self._stiffness, self._damping = columns.stiffness, columns.damping
-        self._factor = None if dynamics.system.loops else dynamics.factors.load_sweeps(of_bodies)
-        self.resting: Dynamics | None = None
+        self._factor = None if divided.system.loops else factors.load_sweeps(of_bodies)
+        self.resting: DividedSystem | None = None
         self._joints: list[_Joints] = []
         if self._factor is not None:
             seen = self._factor.joints
         else:
-            self.resting = dynamics.alike(resting(dynamics.system, of_bodies))
+            self.resting = divided.alike(resting(divided.system, of_bodies))
             parts = self.resting.subchains
             assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
             seen = parts.joints()
@@ -302,11 +302,11 @@ class ImplicitMatrix:
 
     @functools.cached_property
     def _pulls(self) -> _Product:
-        return _Product(self._dynamics)
+        return _Product(self._divided)
 
     @functools.cached_property
     def _drags(self) -> _Product:
-        return _Product(self._dynamics)
+        return _Product(self._divided)
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""

@@ -8,13 +8,16 @@ those before, or behind it.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
+from numba.core.errors import NumbaError
 
+from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, assign, borrowed, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
@@ -31,9 +34,6 @@ from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.inverse import MOVED, PASSED, carried_on, join_held, join_passed
 from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, Workspace, workspace
-
-if TYPE_CHECKING:
-    from mpimbs.dynamics import Dynamics
 
 
 class InversePlan(NamedTuple):
@@ -271,7 +271,7 @@ class InverseSweeps:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    divided : DividedSystem
     root : array [6]
         Acceleration of the root, -g; read whenever it is called.
     apart : bool
@@ -289,8 +289,8 @@ class InverseSweeps:
         What is swept of a chain.
     """
 
-    def __init__(self, dynamics: Dynamics, root: Floats, apart: bool = False) -> None:
-        subchain, comm = dynamics.subchain, dynamics.comm
+    def __init__(self, divided: DividedSystem, root: Floats, apart: bool = False) -> None:
+        subchain, comm = divided.subchain, divided.comm
         first, last = subchain.first, subchain.last
         self._subchain, self._scans = subchain, []
         wrenches, patterns = subchain.wrenches.size > 0, subchain.system.joint_patterns(first, last)
@@ -300,7 +300,7 @@ class InverseSweeps:
         self.joints: list[tuple[Structure, Springs]] = []
         if subchain.system.is_chain:
             self._scans = [Scan(comm, HELD_AT_REST), Scan(comm, HELD_AT_REST[:PASSED].copy(), backward=True)]
-            width = dynamics.division.width or chosen_width(last - first, None)
+            width = divided.division.width or chosen_width(last - first, None)
             cut = [tile._replace(first=first + tile.first) for tile in cut_chain(patterns, width)]
             system = copy.copy(subchain.system)
             system.apart = apart
@@ -308,7 +308,7 @@ class InverseSweeps:
             part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
             self.joints = self._tiles.kinds.joints
         else:
-            part, by_width = self._tree(patterns, dynamics.division.width, wrenches), NEEDED_BY_TREE
+            part, by_width = self._tree(patterns, divided.division.width, wrenches), NEEDED_BY_TREE
             self.lanes = self._limbs.width if self._limbs else 1
         rotors = subchain.with_rotors.armature
         no_scan = np.zeros(0, np.int64)
@@ -366,7 +366,57 @@ class InverseSweeps:
             turn.close()
 
 
-def sweeps_of(dynamics: Dynamics, root: Floats) -> InverseSweeps | None:
-    """Make what sweeps a system's inverse dynamics, where there is such; all ranks call."""
-    one_tree = dynamics.comm.size == 1 and dynamics.subchain.n_bodies == dynamics.subchain.system.n_bodies
-    return InverseSweeps(dynamics, root) if dynamics.subchain.system.is_chain or one_tree else None
+class InverseDynamics:
+    """Inverse dynamics of a system over the ranks, in one call of compiled code where there is one.
+
+    Parameters
+    ----------
+    divided : DividedSystem
+    """
+
+    def __init__(self, divided: DividedSystem) -> None:
+        self._divided, self._system, self._changes = divided, divided.system, divided.system.changes
+        self._alone, self._nu = divided.comm.size == 1, divided.subchain.nu
+
+    @functools.cached_property
+    def sweeps(self) -> InverseSweeps | None:
+        """What sweeps it, of chains, and of trees on one rank; made when first asked for, by all ranks together."""
+        subchain = self._divided.subchain
+        one_tree = self._divided.comm.size == 1 and subchain.n_bodies == subchain.system.n_bodies
+        return InverseSweeps(self._divided, self._divided.root) if subchain.system.is_chain or one_tree else None
+
+    def at_once(self, q: Any, u: Any, udot: Any, acting: bool) -> Floats | None:
+        """Give the generalized forces [nu] that accelerations need, of arrays that nobody has looked at, on one rank.
+
+        None where these have to be looked at first, or there are several ranks, or other ways. `acting` as of
+        `InverseSweeps`.
+        """
+        sweeps = self.sweeps
+        if sweeps is None or not self._alone or self._system.changes != self._changes:
+            return None
+        tau = np.empty(self._nu)
+        try:
+            return tau if sweeps.needed(sweeps.plan, q, u, udot, NO_FORCES, tau, int(acting)) else None
+        except (TypeError, NumbaError):
+            return None
+
+    def needed(self, q: Floats, u: Floats, udot: Floats, forces: Floats, boundary: Floats | None = None) -> Floats:
+        """Give those beside `forces` [nu], of arrays that were checked: they are read by address; all ranks call."""
+        if self.sweeps is not None:
+            return self.sweeps(q, u, udot, forces)
+        divided = self._divided
+        boundary = divided.boundary_motion(q, u) if boundary is None else boundary
+        return required_forces(divided.comm, divided.subchain, q, u, udot, forces, boundary, divided.root)
+
+    def at_rest(self, q: Floats, v: Floats) -> Floats:
+        """Give M v [nu], of arrays that were checked; all ranks call."""
+        divided, still = self._divided, self._divided.still
+        if self.sweeps is not None:
+            return self.sweeps(q, still, v, still, acting=False)
+        given = q, still, v, still, divided.boundary_motion(q, still), np.zeros(6)
+        return required_forces(divided.comm, divided.subchain, *given, at_rest=True)
+
+    def close(self) -> None:
+        """Free what MPI holds."""
+        if (made := self.__dict__.get("sweeps")) is not None:
+            made.close()

@@ -92,7 +92,7 @@ class Equilibrium:
 
     def __init__(self, dynamics: Dynamics, time: float = 0.0) -> None:
         self._dynamics, self._time = dynamics, time
-        self._matrix: ImplicitMatrix = dynamics.implicit_matrix_of_bodies
+        self._matrix: ImplicitMatrix = dynamics.inertia.implicit_matrix_of_bodies
         self._tension = Tension(dynamics.subchain)
         nu = dynamics.subchain.nu
         self._still = np.zeros(nu)
@@ -208,7 +208,7 @@ class Equilibrium:
 
     def _place(self, q: Floats) -> _Place:
         r = self._accelerations(q)
-        return _Place(q, r, self._dynamics.inertia_times(q, r))
+        return _Place(q, r, self._dynamics.inertia.times(q, r))
 
     def _refusal(self, r: Floats, why: str) -> SimulationError:
         dynamics = self._dynamics
@@ -265,7 +265,7 @@ class Equilibrium:
 
     def apply(self, preconditioner: object, x: PETSc.Vec, y: PETSc.Vec) -> None:
         """Write y = (M + T K)^-1 T M x: PETSc calls it."""
-        forces = self._dynamics.inertia_times(self._at.q, x.array_r.copy())
+        forces = self._dynamics.inertia.times(self._at.q, x.array_r.copy())
         z = np.empty_like(forces)
         self._matrix.heavier(self._length * forces, z)
         y.array[:] = z

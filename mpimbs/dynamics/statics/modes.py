@@ -127,7 +127,7 @@ def size_of(dynamics: Dynamics, q: Floats) -> float:
     centers = origins + np.einsum("nij,nj->ni", rotations, subchain.columns.center_of_mass)
     points = np.concatenate((origins, centers))
     ends = greatest(dynamics.comm, np.stack((points.max(axis=0), -points.min(axis=0))))
-    return float(ends.sum(axis=0).max()) or dynamics.scales.length
+    return float(ends.sum(axis=0).max()) or dynamics.divided.scales.length
 
 
 class FlutterError(InputError):
@@ -219,7 +219,7 @@ class _Displacements:
     def softened(self) -> Callable[[Floats], Floats]:
         """Give about K^-1 of whole vectors: what springs and the tension of lines make of K, and nearly no M."""
         dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
-        matrix, tension = dynamics.implicit_matrix_of_bodies, Tension(dynamics.subchain)
+        matrix, tension = dynamics.inertia.implicit_matrix_of_bodies, Tension(dynamics.subchain)
         fall = float(np.linalg.norm(dynamics.root[3:]))
         long = LONG * np.sqrt(size_of(dynamics, self._q) / fall) if fall else LONG
         matrix.at(self._q, long, tension.stiffness(dynamics.joint_loads(self._q, still)))

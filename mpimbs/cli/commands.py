@@ -97,7 +97,7 @@ class _Group(click.Group):
         place = next((names[cmd_name] for names in SECTIONS.values() if names.get(cmd_name)), "")
         if place and cmd_name not in self.commands:
             module = import_module(f"mpimbs.cli.{place}")
-            self.add_command(getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_command"))
+            self.add_command(getattr(module, f"{cmd_name}_command", None) or getattr(module, cmd_name))
         if cmd_name in GONE:
             raise InputError(f"{cmd_name} is no more: {GONE[cmd_name]}")
         return self.commands.get(cmd_name)
@@ -192,17 +192,16 @@ def run(
     _tell(comm, result, output, pictures)
 
 
-@cli.command()
+@cli.command("restart")
 @click.argument("file", type=Path)
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
 @click.option("--force", is_flag=True, help="Replace existing pictures.")
 @forces_option
 @click.pass_obj
-def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
+def restart_command(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
     """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
     from mpimbs.run.ensembles.course import ENSEMBLE
-    from mpimbs.run.restart import finished, most_ranks, read_checkpoint
-    from mpimbs.run.restart import restart as go_on
+    from mpimbs.run.restart import finished, most_ranks, read_checkpoint, restart
 
     kept = read_checkpoint(file, comm)
     if pictures and kept.header.get("kind") == ENSEMBLE:
@@ -215,7 +214,7 @@ def restart(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tup
         return
 
     def work(part: MPI.Comm) -> None:
-        _tell(part, go_on(kept, part, forces=forces, progress=True, signals=True), kept.output, pictures)
+        _tell(part, restart(kept, part, forces=forces, progress=True, signals=True), kept.output, pictures)
 
     on_first_ranks(comm, most_ranks(kept) or comm.size, work)
 

@@ -206,7 +206,7 @@ def inertia(
     dynamics.close()
 
 
-@click.command(cls=Command)
+@click.command("assemble", cls=Command)
 @click.argument("model")
 @click.option("--state", type=Path, help=".npz file with q and u near them.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: q and u, in the model's joint order.")
@@ -214,7 +214,7 @@ def inertia(
 @forces_option
 @click.pass_obj
 @coupling_options
-def assemble(
+def assemble_command(
     comm: MPI.Comm,
     model: str,
     forces: tuple[str, ...],
@@ -249,7 +249,7 @@ def assemble(
     dynamics.close()
 
 
-@click.command(cls=Command)
+@click.command("settle", cls=Command)
 @click.argument("model")
 @click.option("--state", type=Path, help=".npz file with q, near which to look.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: q and u, which are zero, in the model's joint order.")
@@ -258,7 +258,7 @@ def assemble(
 @forces_option
 @click.pass_obj
 @coupling_options
-def settle(
+def settle_command(
     comm: MPI.Comm,
     model: str,
     forces: tuple[str, ...],

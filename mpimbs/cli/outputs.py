@@ -59,7 +59,7 @@ def plot(
     on_root(comm, work)
 
 
-@click.command(cls=Command)
+@click.command("export", cls=Command)
 @click.argument("file", type=Path)
 @click.argument("quantities", nargs=-1)
 @click.option(
@@ -72,7 +72,7 @@ def plot(
 @click.option("--copy", help="Name of the copy, of an ensemble.  [default: all of them: .csv, .parquet and .npz]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
-def export(
+def export_command(
     comm: MPI.Comm, file: Path, quantities: tuple[str, ...], output: Path, copy: str | None, force: bool
 ) -> None:
     """Write a run's output FILE for other programs: ParaView, Blender, tables, numpy.
@@ -81,8 +81,7 @@ def export(
     """
 
     def work() -> None:
-        from mpimbs.export.exports import export as written
-        from mpimbs.export.exports import format_of
+        from mpimbs.export.exports import export, format_of
         from mpimbs.plots.pictures import motion_of
 
         format_of(output, quantities)
@@ -90,7 +89,7 @@ def export(
         motion = motion if copy is None else motion.one(copy)
         check_new(output, force)
         with replacing(output) as part:
-            written(motion, output, part, quantities)
+            export(motion, output, part, quantities)
         click.echo(f"wrote {output}")
 
     on_root(comm, work)

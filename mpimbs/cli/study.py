@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEDULE_FILE = "schedule.toml"
 
 
-@click.command(cls=Command)
+@click.command("bench", cls=Command)
 @click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
@@ -34,7 +34,7 @@ SCHEDULE_FILE = "schedule.toml"
 @forces_option
 @click.pass_obj
 @coupling_options
-def bench(
+def bench_command(
     comm: MPI.Comm,
     model: str,
     forces: tuple[str, ...],
@@ -45,8 +45,7 @@ def bench(
     settings: dict[str, Any],
 ) -> None:
     """Time one evaluation of forward dynamics of MODEL."""
-    from mpimbs.bench.bench import bench as measure
-    from mpimbs.bench.bench import bench_batch, bench_inertia, report, report_inertia
+    from mpimbs.bench.bench import bench, bench_batch, bench_inertia, report, report_inertia
 
     system = read(comm, model, forces)
     if inertia and batch is not None:
@@ -58,7 +57,7 @@ def bench(
             click.echo(json.dumps(figures) if as_json else "\n".join(report_inertia(figures)))
         return
     if batch is None:
-        figures = measure(system, comm, seconds=seconds, **settings)
+        figures = bench(system, comm, seconds=seconds, **settings)
     else:
         figures = bench_batch(system, batch, comm, seconds, settings.get("lanes"))
     if comm.rank > 0:
@@ -72,7 +71,7 @@ def bench(
         click.echo(f"{comm.size} ranks share {os.cpu_count()} cores: these times say nothing about speed-up")
 
 
-@click.command(cls=Command)
+@click.command("study", cls=Command)
 @click.argument("model")
 @click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
 @click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
@@ -87,7 +86,7 @@ def bench(
 @gone("--inertia", "`mpimbs bench MODEL --inertia` on each number of ranks times the matrix")
 @click.option("--force", is_flag=True, help="Replace a study in the folder.")
 @click.pass_obj
-def study(
+def study_command(
     comm: MPI.Comm,
     model: str,
     output: Path,
@@ -102,8 +101,7 @@ def study(
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.bench.speedup import Plan, default_couplings, default_ranks
-    from mpimbs.bench.study import predictor, report
-    from mpimbs.bench.study import study as whole
+    from mpimbs.bench.study import predictor, report, study
 
     system = read(comm, model)
     together(comm, system.validate)
@@ -111,13 +109,13 @@ def study(
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
     beyond = None if predicted is None else predictor(whole_numbers(predicted, "--predict"), cluster, comm)
-    table = whole(system, model, plan, output, comm, force, beyond, collect, progress=True)
+    table = study(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
         for line in (*report(table), f"wrote {', '.join(table['files'])}"):
             click.echo(line)
 
 
-@click.command(cls=Command)
+@click.command("predict", cls=Command)
 @click.argument("model")
 @click.option(
     "--coupling", "couplings", multiple=True, default=("dcae",), help="dcae, assembly, dca, dca-terminal; repeatable."
@@ -135,7 +133,7 @@ def study(
 @click.option("-o", "--output", type=Path, help="Folder for prediction.json, .tsv, .png; or schedule.toml and .png.")
 @click.option("--force", is_flag=True, help="Replace what is in the folder.")
 @click.pass_obj
-def predict(
+def predict_command(
     comm: MPI.Comm,
     model: str,
     ranks: str | None,
@@ -200,20 +198,20 @@ def _predict(
     output: Path | None,
 ) -> None:
     """Predict, on one process, and say what was found."""
-    from mpimbs.bench.predict import predict as study
+    from mpimbs.bench.predict import predict
     from mpimbs.bench.predict.calibration import Calibration
     from mpimbs.coupling import coupling_for
 
     for name in couplings:
         coupling_for(system, name)
-    counts = study.ranks_to_predict(system) if ranks is None else ranks
-    calibration, rows = Calibration(system, seconds), list[study.Prediction]()
+    counts = predict.ranks_to_predict(system) if ranks is None else ranks
+    calibration, rows = Calibration(system, seconds), list[predict.Prediction]()
     for name in dict.fromkeys(couplings):
-        rows += study.predict(system, counts, cluster, name, calibration)
-    found = study.figures(rows, cluster, calibration)
-    files = [] if output is None else study.write(found, output)
+        rows += predict.predict(system, counts, cluster, name, calibration)
+    found = predict.figures(rows, cluster, calibration)
+    files = [] if output is None else predict.write(found, output)
     if as_json:
         click.echo(json.dumps(found))
         return
-    for line in (*study.report(found), *(f"wrote {file}" for file in files)):
+    for line in (*predict.report(found), *(f"wrote {file}" for file in files)):
         click.echo(line)

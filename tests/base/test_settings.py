@@ -19,7 +19,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.settings import Field, Settings, single
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
-from mpimbs.cli.study import bench
+from mpimbs.cli.study import bench_command
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -101,7 +101,7 @@ OPTIONED: dict[str, tuple[click.Command, type[Settings]]] = {
     "run": (run, SimulationSettings),
     "checkpoints": (run, Checkpoints),
     "acceleration": (acceleration, EvaluationSettings),
-    "bench": (bench, EvaluationSettings),
+    "bench": (bench_command, EvaluationSettings),
 }
 
 

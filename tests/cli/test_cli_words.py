@@ -8,7 +8,7 @@ import pytest
 from mpimbs.cli import words
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
-from mpimbs.cli.study import predict
+from mpimbs.cli.study import predict_command
 from mpimbs.cli.words import told_when_long, worded
 
 SAID: dict[str, tuple[click.Command, str, str]] = {
@@ -19,7 +19,7 @@ SAID: dict[str, tuple[click.Command, str, str]] = {
     "no number": (run, "got `dt=nan`", "got --dt nan"),
     "text": (run, "choose `coupling='dcae'`", "choose --coupling dcae"),
     "attribute": (run, "another place with `checkpoints.path`", "another place with --checkpoint"),
-    "several": (predict, "choose `coupling='dcae'`", "choose --coupling dcae"),
+    "several": (predict_command, "choose `coupling='dcae'`", "choose --coupling dcae"),
     "no such option": (acceleration, "give a longer `every`", "give a longer `every`"),
     "what isn't a setting": (run, "`mpimbs bench --json` wrote `x", "`mpimbs bench --json` wrote `x"),
     "restart": (run, "`mpimbs.restart('a b.h5', comm)`", "mpimbs restart 'a b.h5'"),

@@ -44,7 +44,7 @@ def current_folder() -> Path:
         raise InputError("the current folder has been removed: change to another one") from None
 
 
-def absolute(path: str | Path) -> Path:
+def absolute_path(path: str | Path) -> Path:
     """Give a path as it is from any folder: the current one may be changed while a file is open.
 
     Raises

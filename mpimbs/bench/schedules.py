@@ -102,7 +102,7 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
     )
 
 
-def told(compared: Compared) -> list[str]:
+def lines_of_comparison(compared: Compared) -> list[str]:
     """Say what the schedules are predicted to take, and what the best one is."""
     best = compared.found[AUTO]
     schedule, named = best.schedule, arranged(compared.system, compared.order)

@@ -37,7 +37,7 @@ PICTURES = ("strong", "speedup", "weak", "size")
 STUDY_FILES = ("study.json", "study.tsv", *(f"study_{name}.png" for name in PICTURES))
 
 
-def write(folder: Path, table: dict[str, Any]) -> list[Path]:
+def write_study(folder: Path, table: dict[str, Any]) -> list[Path]:
     """Write study.json, study.tsv and the pictures for which there are points; give their paths.
 
     Parameters
@@ -233,7 +233,7 @@ def study(
         "disturbed": _disturbed(rows),
         "advice": advice(rows, per_second, RTOL),
     }
-    table["files"] = [str(path) for path in on_root(comm, lambda: write(folder, table)) or ()]
+    table["files"] = [str(path) for path in on_root(comm, lambda: write_study(folder, table)) or ()]
     return table
 
 
@@ -325,7 +325,7 @@ def _teller(comm: MPI.Comm, progress: bool) -> Callable[[int, int, str], None]:
     return tell
 
 
-def report(table: dict[str, Any]) -> list[str]:
+def study_lines(table: dict[str, Any]) -> list[str]:
     """Say what a study found: its points, fits and advice, for a person."""
     lines = ["study  coupling       ranks    bodies         us   ns/body speed-up   eff."]
     for row in table["points"]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpimbs.base.errors import InputError
-from mpimbs.cli.options import coupling_options, forces_option, read
-from mpimbs.cli.words import Command, together
+from mpimbs.cli.options import coupling_options, forces_option, read_model
+from mpimbs.cli.words import Command, said_together
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -50,8 +50,8 @@ def compile_command(
     for model in models:
         if comm.rank == 0:
             click.echo(f"{model} ...")
-        asked = together(comm, partial(SimulationSettings.asked, given))
-        system = read(comm, model, forces)
+        asked = said_together(comm, partial(SimulationSettings.asked, given))
+        system = read_model(comm, model, forces)
         segment = RunSegment(system, comm, asked, solver_for(asked.coupling, asked.solver, asked.rtol))
         segment.compile()
         segment.dynamics.close()

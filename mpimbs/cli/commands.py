@@ -34,11 +34,11 @@ from mpimbs.cli.options import (
     note_lanes,
     on_first_ranks,
     output_option,
-    read,
+    read_model,
     setting_options,
 )
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
-from mpimbs.cli.words import Command, on_root, together
+from mpimbs.cli.words import Command, said_on_root, said_together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.parallel.launcher import launch_of, refuse_singletons
@@ -173,12 +173,12 @@ def run(
     from mpimbs.run.run import simulate
     from mpimbs.run.state import MOVING, read_state
 
-    asked = together(comm, lambda: SimulationSettings.asked(given))
-    system = read(comm, model, forces)
+    asked = said_together(comm, lambda: SimulationSettings.asked(given))
+    system = read_model(comm, model, forces)
     note_lanes(comm, system, settings)
     if pictures := pictures and _check_pictures(comm, output, asked.force):
         asked = replace(asked, poses=True)
-    begin = together(comm, lambda: read_state(state, system, MOVING) if state else None)
+    begin = said_together(comm, lambda: read_state(state, system, MOVING) if state else None)
     result = simulate(
         system,
         comm=comm,
@@ -233,7 +233,7 @@ def _check_pictures(comm: MPI.Comm, output: Path, force: bool) -> bool:
             check_new(picture, force)
         return True
 
-    return bool(comm.bcast(on_root(comm, check)))
+    return bool(comm.bcast(said_on_root(comm, check)))
 
 
 def _tell_no_pictures(error: Exception) -> None:
@@ -284,8 +284,8 @@ def check(
     from mpimbs.coupling import unavailable
     from mpimbs.dynamics.resources import ranks_on_node
 
-    system = read(comm, model, need=None)
-    together(comm, system.validate)
+    system = read_model(comm, model, need=None)
+    said_together(comm, system.validate)
     if as_json:
         if accuracy or coordinates or ranks is not None or pictures is not None:
             more = "--accuracy, --coordinates, --ranks and --pictures"
@@ -294,8 +294,8 @@ def check(
             click.echo(json.dumps(_facts(system)))
         return
     here = ranks_on_node(comm)
-    owned = on_root(comm, lambda: _owned(system, ranks, pictures, force))
-    measured = on_root(comm, lambda: fitness(system)) if accuracy and not system.loops else None
+    owned = said_on_root(comm, lambda: _owned(system, ranks, pictures, force))
+    measured = said_on_root(comm, lambda: fitness(system)) if accuracy and not system.loops else None
     residual = _residual(system, comm) if accuracy else ""
     if comm.rank == 0:
         for line in (*_description(system, comm.size, here), *(owned or ())):
@@ -349,10 +349,10 @@ def _coordinates(system: System) -> Iterator[str]:
 def _facts(system: System) -> dict[str, Any]:
     """What a model is, as plain numbers and texts."""
     from mpimbs.closure.report import loop_report
-    from mpimbs.forces.motions import initial_state
+    from mpimbs.forces.motions import initial_motion
 
     return asdict(system.summary()) | (
-        {"closure": loop_report(system, initial_state(system)).numbers()} if system.loops else {}
+        {"closure": loop_report(system, initial_motion(system)).numbers()} if system.loops else {}
     )
 
 
@@ -380,7 +380,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     from mpimbs.bench.accuracy import notes
     from mpimbs.bench.motionless import motionless
     from mpimbs.dynamics.resources import EVALUATION, SIMULATION, free_memory, gigabytes
-    from mpimbs.model.summary import listed, nothing_acts
+    from mpimbs.model.summary import comma_list, nothing_acts
 
     found = system.summary()
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
@@ -393,7 +393,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     yield from _loops(system)
     yield from (f"event: {event.told}" for event in system.events)
     if found.default_axes:
-        yield f"axis left out, so z of the joint frame: {listed(found.default_axes)}"
+        yield f"axis left out, so z of the joint frame: {comma_list(found.default_axes)}"
     evaluation, simulation, left = EVALUATION.of(system, ranks), SIMULATION.of(system, ranks), free_memory()
     if simulation * here > min(left, TELLING):
         each = f"on each of {ranks} ranks" if ranks > 1 else "on 1 rank"
@@ -406,7 +406,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     never = [] if nothing_acts(system) else motionless(system)
     if never:
         yield (
-            f"note: these joints never move, whatever the others do: {listed(never)}; if that isn't meant, look at "
+            f"note: these joints never move, whatever the others do: {comma_list(never)}; if that isn't meant, look at "
             "gravity, axis, q and u"
         )
     for warning in (*found.warnings, *notes(system)):
@@ -417,15 +417,15 @@ def _loops(system: System) -> Iterator[str]:
     """The loops of a system, as they begin."""
     if system.loops:
         from mpimbs.closure.report import loop_report, told_loops
-        from mpimbs.forces.motions import initial_state
+        from mpimbs.forces.motions import initial_motion
 
-        yield from told_loops(loop_report(system, initial_state(system)))
+        yield from told_loops(loop_report(system, initial_motion(system)))
 
 
 def _springs(system: System) -> Iterator[str]:
     """The springs between bodies of a system, as they begin."""
     from mpimbs.forces.springs import initial_springs
-    from mpimbs.model.summary import listed
+    from mpimbs.model.summary import comma_list
 
     found = initial_springs(system) if system.springs else []
     for spring, length, tension in found[:MOST_SPRINGS]:
@@ -438,8 +438,8 @@ def _springs(system: System) -> Iterator[str]:
     at_one = [repr(spring.name) for spring, length, _ in found if length == 0 and spring.has_force_at_zero]
     if at_one:
         yield (
-            f"note: the points of spring {listed(at_one)} coincide, where it has no direction and no force; begin with "
-            "them apart, or give rest = 0"
+            f"note: the points of spring {comma_list(at_one)} coincide, where it has no direction and no force; begin "
+            "with them apart, or give rest = 0"
         )
 
 
@@ -510,7 +510,7 @@ class _Job(contextlib.ExitStack):
         self.enter_context(abort_on_error(self.comm))
         refuse_singletons(MPI.COMM_WORLD)
         alike(self.comm, lambda: {"the command": self._command, "its options": refused and f"refused ({refused})"})
-        together(self.comm, current_folder)
+        said_together(self.comm, current_folder)
         self._told.enter_context(compilation_told(self.rank == 0))
         return self.comm
 

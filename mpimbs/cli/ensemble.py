@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpimbs.cli.options import read
+from mpimbs.cli.options import read_model
 from mpimbs.stepping.settings import Checkpoints
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def simulate_table(
     from mpimbs.model.examples.library import parameters_in
     from mpimbs.run.ensembles.ensemble import simulate_copies
 
-    system = read(comm, model)
+    system = read_model(comm, model)
     found: Any = model if parameters_in(model) else system
     result = simulate_copies(
         lambda: members_of_table(found, parameters, forces),

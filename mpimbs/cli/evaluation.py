@@ -18,12 +18,12 @@ from mpimbs.cli.options import (
     forces_option,
     note_lanes,
     output_option,
-    read,
+    read_model,
     time_option,
     write_arrays,
     write_state,
 )
-from mpimbs.cli.words import Command, on_root, together
+from mpimbs.cli.words import Command, said_on_root, said_together
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -66,12 +66,12 @@ def acceleration(
     from mpimbs.dynamics.compiling import compile_evaluations
     from mpimbs.run.state import check_speeds, read_state
 
-    system = read(comm, model, forces)
+    system = read_model(comm, model, forces)
     note_lanes(comm, system, settings)
-    whole = together(comm, lambda: read_state(state, system) if state else None)
+    whole = said_together(comm, lambda: read_state(state, system) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_speeds(dynamics.subchain))
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
+    said_together(comm, lambda: check_speeds(dynamics.subchain))
+    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
     compile_evaluations(dynamics, loads, checked=True)
     mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
     if whole is not None:
@@ -140,10 +140,10 @@ def inverse(
     from mpimbs.parallel.agreement import first_on_node, greatest
     from mpimbs.run.state import PRESCRIBED, read_state
 
-    system = read(comm, model, forces)
-    whole = together(comm, lambda: read_state(state, system, PRESCRIBED))
+    system = read_model(comm, model, forces)
+    whole = said_together(comm, lambda: read_state(state, system, PRESCRIBED))
     dynamics = Dynamics(system, comm)
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
+    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
     first_on_node(comm, functools.partial(compile_inverse, dynamics.lanes))
     if system.loops:
         compile_evaluations(dynamics, loads=True, checked=True)
@@ -190,10 +190,10 @@ def inertia(
     from mpimbs.parallel.agreement import first_on_node
     from mpimbs.run.state import COORDINATES, read_state
 
-    system = read(comm, model)
-    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    system = read_model(comm, model)
+    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
     dynamics = Dynamics(system, comm)
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inertia_matrix")))
+    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inertia_matrix")))
     first_on_node(comm, compile_joint_space)
     q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
     parts = {"M": dynamics.inertia_matrix(q, form)}
@@ -229,13 +229,13 @@ def assemble_command(
     from mpimbs.run.state import MOVING, check_speeds, read_state
     from mpimbs.stepping.projection import changes_told, closed, moved
 
-    system = read(comm, model, forces)
+    system = read_model(comm, model, forces)
     if not system.loops:
         raise InputError(f"'{system.name}' has no loops: there is nothing to close")
-    whole = together(comm, lambda: read_state(state, system, MOVING) if state else None)
+    whole = said_together(comm, lambda: read_state(state, system, MOVING) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    together(comm, lambda: check_speeds(dynamics.subchain))
-    on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
+    said_together(comm, lambda: check_speeds(dynamics.subchain))
+    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
     compile_evaluations(dynamics)
     mine = dynamics.subchain.q, dynamics.subchain.u
     if whole is not None:
@@ -276,11 +276,11 @@ def settle_command(
     from mpimbs.dynamics.statics.equilibrium import Equilibrium, growth
     from mpimbs.run.state import COORDINATES, check_system, read_state
 
-    system = read(comm, model, forces)
-    together(comm, lambda: check_system(system))
-    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    system = read_model(comm, model, forces)
+    said_together(comm, lambda: check_system(system))
+    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
     dynamics = Dynamics(system, comm, **settings)
-    on_root(
+    said_on_root(
         comm,
         lambda: check_new(
             output, force, instead="; from Python, mpimbs.dynamics.statics.equilibrium.settle writes none"
@@ -337,8 +337,8 @@ def modes_command(
     from mpimbs.parallel.agreement import first_on_node
     from mpimbs.run.state import COORDINATES, read_state
 
-    system = read(comm, model, forces)
-    whole = together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
+    system = read_model(comm, model, forces)
+    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
     dynamics = Dynamics(system, comm)
 
     def check() -> None:
@@ -346,7 +346,7 @@ def modes_command(
         if picture is not None:
             check_new(picture, force)
 
-    on_root(comm, check)
+    said_on_root(comm, check)
     compile_evaluations(dynamics, loads=bool(system.loops))
     first_on_node(comm, compile_joint_space)
     q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
@@ -372,5 +372,5 @@ def modes_command(
 
             click.echo(f"drew {save(draw_modes(system, gathered, found), picture)}")
 
-    on_root(comm, draw)
+    said_on_root(comm, draw)
     dynamics.close()

@@ -13,7 +13,7 @@ import click
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
 from mpimbs.cli.options import tell_left_out
-from mpimbs.cli.words import Command, on_root
+from mpimbs.cli.words import Command, said_on_root
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -52,7 +52,7 @@ def new(comm: MPI.Comm, name: str | None, output: Path, schema: bool, force: boo
             )
         _write(output, ".toml", text, force)
 
-    on_root(comm, work)
+    said_on_root(comm, work)
 
 
 @click.command(cls=Command)
@@ -80,4 +80,4 @@ def convert(comm: MPI.Comm, model: str, output: Path, free: bool, force: bool) -
         tell_left_out(comm, system)
         click.echo(f"wrote {output}: {system.n_bodies} bodies, {system.nu} degrees of freedom")
 
-    on_root(comm, work)
+    said_on_root(comm, work)

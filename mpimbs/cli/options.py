@@ -16,7 +16,7 @@ import click
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import replacing
 from mpimbs.base.settings import Field, Settings, single
-from mpimbs.cli.words import on_root, together
+from mpimbs.cli.words import said_on_root, said_together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 
@@ -132,7 +132,7 @@ def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None])
                 idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
                 click.echo(f"{part.size} subchains (--cuts {count - 1}): {idle}", err=True)
 
-    together(comm, action)
+    said_together(comm, action)
 
 
 def _chosen(comm: MPI.Comm, settings: dict[str, Any], options: dict[str, Any]) -> str:
@@ -142,7 +142,7 @@ def _chosen(comm: MPI.Comm, settings: dict[str, Any], options: dict[str, Any]) -
     if "solver" in settings:
         raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")
     others = {name: value for name, value in settings.items() if name != "coupling"}
-    found = choose_coupling(read(comm, options["model"], options["forces"]), comm, **others)
+    found = choose_coupling(read_model(comm, options["model"], options["forces"]), comm, **others)
     if comm.rank == 0:
         click.echo(f"--coupling auto: {found.coupling}: {found.why}", err=True)
     return found.coupling
@@ -174,7 +174,7 @@ forces_option = click.option(
 )
 
 
-def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str | None = "EVALUATION") -> System:
+def read_model(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str | None = "EVALUATION") -> System:
     """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices.
 
     `need` names one of `dynamics.resources`.
@@ -193,7 +193,7 @@ def read(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str 
             resources.check_memory(system, getattr(resources, need), comm.size, here)
         return system
 
-    system = together(comm, action)
+    system = said_together(comm, action)
     tell_left_out(comm, system)
     return system
 
@@ -260,7 +260,7 @@ def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: d
             np.savez(file, **{name: values.reshape(-1, *shapes.get(name, ())) for name, values in arrays.items()})
         click.echo(f"wrote {output}")
 
-    on_root(comm, write)
+    said_on_root(comm, write)
 
 
 def gone(option: str, instead: str, is_flag: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -9,7 +9,7 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
-from mpimbs.cli.words import Command, on_root, told_when_long
+from mpimbs.cli.words import Command, said_on_root, told_when_long
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -56,7 +56,7 @@ def plot(
         drawn = draw_quantities(motion if copy is None else motion.one(copy), quantities)
         click.echo(f"drew {save(drawn, place)}")
 
-    on_root(comm, work)
+    said_on_root(comm, work)
 
 
 @click.command("export", cls=Command)
@@ -92,7 +92,7 @@ def export_command(
             export(motion, output, part, quantities)
         click.echo(f"wrote {output}")
 
-    on_root(comm, work)
+    said_on_root(comm, work)
 
 
 @click.command(cls=Command)
@@ -154,7 +154,7 @@ def view(
         except KeyboardInterrupt:
             page.close()
 
-    on_root(comm, show)
+    said_on_root(comm, show)
 
 
 def _recording(output: Path, copy: str | None) -> Recording:

@@ -12,8 +12,8 @@ import click
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import LEAVES, SWEEPS
 from mpimbs.base.places import check_folder
-from mpimbs.cli.options import coupling_options, forces_option, gone, note_lanes, read, whole_numbers
-from mpimbs.cli.words import Command, on_root, together
+from mpimbs.cli.options import coupling_options, forces_option, gone, note_lanes, read_model, whole_numbers
+from mpimbs.cli.words import Command, said_on_root, said_together
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -47,7 +47,7 @@ def bench_command(
     """Time one evaluation of forward dynamics of MODEL."""
     from mpimbs.bench.bench import bench, bench_batch, bench_inertia, report, report_inertia
 
-    system = read(comm, model, forces)
+    system = read_model(comm, model, forces)
     if inertia and batch is not None:
         raise InputError("--inertia times the inertia matrix alone: leave out --batch")
     note_lanes(comm, system, settings, batch)
@@ -101,17 +101,17 @@ def study_command(
 ) -> None:
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.bench.speedup import Plan, default_couplings, default_ranks
-    from mpimbs.bench.study import predictor, report, study
+    from mpimbs.bench.study import predictor, study, study_lines
 
-    system = read(comm, model)
-    together(comm, system.validate)
+    system = read_model(comm, model)
+    said_together(comm, system.validate)
     chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
     beyond = None if predicted is None else predictor(whole_numbers(predicted, "--predict"), cluster, comm)
     table = study(system, model, plan, output, comm, force, beyond, collect, progress=True)
     if comm.rank == 0:
-        for line in (*report(table), f"wrote {', '.join(table['files'])}"):
+        for line in (*study_lines(table), f"wrote {', '.join(table['files'])}"):
             click.echo(line)
 
 
@@ -151,15 +151,15 @@ def predict_command(
     from mpimbs.parallel.agreement import first_ranks
     from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE
 
-    system = read(comm, model, need="DIVISION")
-    together(comm, system.validate)
-    counts = together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
+    system = read_model(comm, model, need="DIVISION")
+    said_together(comm, system.validate)
+    counts = said_together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
     if find_schedule and (as_json or counts is None or len(counts) > 1):
         raise InputError("--find-schedule looks for one on so many ranks: give one number by --ranks, and no --json")
     described = cluster_named(cluster, comm)
     files = (SCHEDULE_FILE, SCHEDULE_PICTURE) if find_schedule else PREDICTION_FILES
     if output is not None:
-        on_root(comm, lambda: check_folder(output, files, force, instead=", or leave `output` out to write none"))
+        said_on_root(comm, lambda: check_folder(output, files, force, instead=", or leave `output` out to write none"))
 
     def work() -> None:
         with first_ranks(comm, 1) as part:
@@ -170,17 +170,17 @@ def predict_command(
             elif counts is not None:
                 _find_schedule(system, counts[0], leaves, described.between_nodes, output)
 
-    together(comm, work)
+    said_together(comm, work)
 
 
 def _find_schedule(system: System, ranks: int, leaves: str, link: Any, output: Path | None) -> None:
     """Look for the schedule by which `assembly` is the fastest; tell it beside balanced and serial, and write it."""
-    from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs, told, write_schedule
+    from mpimbs.bench.schedules import compare_schedules, lines_of_comparison, measure_assembly_costs, write_schedule
     from mpimbs.plots.axes import save
     from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE, draw_schedule
 
     found = compare_schedules(system, ranks, leaves, measure_assembly_costs(link))
-    for line in told(found):
+    for line in lines_of_comparison(found):
         click.echo(line)
     if output is not None:
         file = write_schedule(found, output / SCHEDULE_FILE)
@@ -213,5 +213,5 @@ def _predict(
     if as_json:
         click.echo(json.dumps(found))
         return
-    for line in (*predict.report(found), *(f"wrote {file}" for file in files)):
+    for line in (*predict.prediction_lines(found), *(f"wrote {file}" for file in files)):
         click.echo(line)

@@ -57,16 +57,16 @@ class Command(click.Command):
             raise type(error)(worded(str(error), self)) from None
 
 
-def together(comm: MPI.Comm, action: Callable[[], T]) -> T:
+def said_together(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """`agreement.together`, imported when a command works: it needs MPI, and knows of kernels."""
     from mpimbs.parallel import agreement
 
     return agreement.together(comm, action)
 
 
-def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
+def said_on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:
     """`agreement.on_root`, likewise."""
-    return together(comm, lambda: action() if comm.rank == 0 else None)
+    return said_together(comm, lambda: action() if comm.rank == 0 else None)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.closure.mobility import Mobility, mobility, nearby_state
 from mpimbs.model import System
-from mpimbs.model.summary import listed
+from mpimbs.model.summary import comma_list
 
 _MOST = 3  # loops that are named
 _SAID = 1e-9  # of 1 rad, of the size of the system and of its speeds: less open counts as closed
@@ -122,10 +122,10 @@ def told_loops(report: LoopReport) -> Iterator[str]:
         alike: dict[str, list[str]] = {}
         for name, components in usual.undetermined.items():
             alike.setdefault(", ".join(components), []).append(repr(name))
-        loops = [f"{listed(names, _MOST)} ({components})" for components, names in alike.items()]
-        yield f"loop loads that are not unique: {listed(loops, _MOST)}"
+        loops = [f"{comma_list(names, _MOST)} ({components})" for components, names in alike.items()]
+        yield f"loop loads that are not unique: {comma_list(loops, _MOST)}"
     if usual is not None and usual.undetermined_joints:
-        yield f"nor are the loads through the joints of {listed(list(map(repr, usual.undetermined_joints)), _MOST)}"
+        yield f"nor are the loads through the joints of {comma_list(list(map(repr, usual.undetermined_joints)), _MOST)}"
     far, fast, still = report.position_violation, report.velocity_violation, report.unclosed
     if report.open:
         yield (

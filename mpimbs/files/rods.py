@@ -40,10 +40,10 @@ def rod_history(system: System, loads: Floats | None, name: str) -> RodHistory:
         raise InputError(f"unknown rod {name!r}{suggest(name, found)}")
     if loads is None:
         raise InputError(f"rod {name!r}: joint loads were not kept; run with `loads=True`, or --loads")
-    return carried(system, found[name], loads[:, found[name]])
+    return history_of(system, found[name], loads[:, found[name]])
 
 
-def carried(system: System, links: Integers, loads: Floats) -> RodHistory:
+def history_of(system: System, links: Integers, loads: Floats) -> RodHistory:
     """Give what a rod of these links [n] carries, of samples of their loads [samples, n, 6]."""
     s = np.cumsum(system.columns(int(links[0]), int(links[-1]) + 1).position[:, 2])
     moment, force = -loads[..., :3], -loads[..., 3:]

@@ -196,7 +196,7 @@ def _function(motion: Motion, where: str) -> Callable[..., Any]:
     return motion if callable(motion) else TableMotion(motion)
 
 
-def initial_state(system: System) -> tuple[Floats, Floats]:
+def initial_motion(system: System) -> tuple[Floats, Floats]:
     """Give the coordinates and speeds with which a system begins, of joints that follow those of their motion.
 
     Raises

@@ -27,7 +27,7 @@ import numba
 from llvmlite import binding
 
 from mpimbs.kernels.checked import CHECKED
-from mpimbs.kernels.reach import SOURCES, Stamps, code_of, digest, imports_of
+from mpimbs.kernels.reach import SOURCES, Stamps, code_of, hash_of, imports_of
 
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 UNUSED_DAYS = 30  # after which a folder, or a file in one, is removed
@@ -46,7 +46,7 @@ def cache_folders() -> tuple[Path, ...]:
     """
     readable: list[Path] = []
     for base in _places():
-        folder = base / digest(*_state())
+        folder = base / hash_of(*_state())
         with contextlib.suppress(OSError):
             if _prepared(base, folder):
                 return folder, *readable
@@ -154,7 +154,7 @@ def processor() -> tuple[str, str]:
 @functools.cache
 def stamps() -> Stamps:
     """Stamps of the package's kernels, kept beside the folders for this place of the package."""
-    return Stamps(cache_folder().parent / f"stamps-{digest(str(SOURCES))}.json")
+    return Stamps(cache_folder().parent / f"stamps-{hash_of(str(SOURCES))}.json")
 
 
 def stamp_of(file: Path) -> str:
@@ -173,7 +173,7 @@ def stamp_of(file: Path) -> str:
         for name in outside_it:
             place = getattr(sys.modules.get(name), "__file__", None)
             waiting += [Path(place)] if place and place.endswith(".py") else []
-    return digest(*(item for pair in sorted(found.items()) for item in pair), stamps().of_names(of_package))
+    return hash_of(*(item for pair in sorted(found.items()) for item in pair), stamps().of_names(of_package))
 
 
 @functools.cache

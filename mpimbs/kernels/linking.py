@@ -134,7 +134,7 @@ class Apart(KernelPart):
         module.verify()
         code = Code(returned, tuple(part.symbol for part in called), self._codegen._tm.emit_object(module))
         machine_code.make_ready(self.symbol, code)
-        machine_code.keep(self.symbol, code)
+        machine_code.keep_code(self.symbol, code)
 
 
 class _Alone:
@@ -294,7 +294,7 @@ class PartCache:
         """What numba knows of a compiled function, made of what is kept; None if nothing is."""
         arguments, _ = sigutils.normalize_signature(signature)
         symbol = machine_code.symbol_of(self._function, arguments)
-        code = machine_code.load(symbol) if symbol else None
+        code = machine_code.load_code(symbol) if symbol else None
         if code is None:
             return None
         identity = FunctionIdentity.from_function(self._function)

@@ -26,7 +26,7 @@ from numba.core.types.containers import BaseTuple
 
 from mpimbs.base.disk import check_room
 from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, outside, remove_unused_files, stamp
-from mpimbs.kernels.reach import digest
+from mpimbs.kernels.reach import hash_of
 from mpimbs.kernels.turns import COMPILING
 
 ROOM = 2**22  # bytes, that a process may want for what it compiles
@@ -48,7 +48,7 @@ def symbol_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str |
     kinds = [_kind(argument) for argument in arguments]
     if None in kinds:
         return None
-    parts = "mpimbs", function.__name__, "h" + digest(stamp(function), function.__module__, *map(str, kinds))
+    parts = "mpimbs", function.__name__, "h" + hash_of(stamp(function), function.__module__, *map(str, kinds))
     return "_ZN" + "".join(f"{len(part)}{part}" for part in parts) + "E"  # as C++ would name it, and numba expects
 
 
@@ -67,7 +67,7 @@ def _kind(argument: Any) -> str | None:
     return None if "0x" in text or isinstance(argument, types.Function) else text
 
 
-def load(symbol: str) -> Code | None:
+def load_code(symbol: str) -> Code | None:
     """Have a function's code, and all that it calls, ready to be linked; None if it is not kept, in part or whole."""
     if symbol in _LOADED:
         return _LOADED[symbol]
@@ -77,7 +77,7 @@ def load(symbol: str) -> Code | None:
             code: Code = Code(*pickle.loads(file.read_bytes()))
         except Exception:  # none, or of another state: what is not understood is compiled anew
             continue
-        if any(load(needed) is None for needed in code.needed):
+        if any(load_code(needed) is None for needed in code.needed):
             continue
         with contextlib.suppress(OSError):
             os.utime(file)  # it is in use
@@ -95,7 +95,7 @@ def make_ready(symbol: str, code: Code) -> Code:
     return code
 
 
-def keep(symbol: str, code: Code) -> None:
+def keep_code(symbol: str, code: Code) -> None:
     """Write a function's code for others; where that can't be done, this process has it alone."""
 
     def write() -> None:
@@ -159,7 +159,7 @@ class _Files(CompileResultCacheImpl):
     def rebuild(self, target_context: Any, kept: Any) -> Any:
         """The kernel, linked to what it calls; None if that is not kept."""
         needed, result = kept
-        return super().rebuild(target_context, result) if all(load(symbol) for symbol in needed) else None
+        return super().rebuild(target_context, result) if all(load_code(symbol) for symbol in needed) else None
 
 
 class KernelCache(FunctionCache):

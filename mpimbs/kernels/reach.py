@@ -54,7 +54,7 @@ class _Module(NamedTuple):
     imported: dict[str, Name]
 
 
-def digest(*parts: str | bytes) -> str:
+def hash_of(*parts: str | bytes) -> str:
     """Hash of texts, of 16 digits."""
     found = hashlib.sha256()
     for part in parts:
@@ -71,7 +71,7 @@ def code_of(tree: ast.AST) -> str:
             first = body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 body[:1] = [ast.Pass()]
-    return digest(ast.dump(tree))
+    return hash_of(ast.dump(tree))
 
 
 def _used(tree: ast.AST) -> Iterator[str]:
@@ -155,7 +155,7 @@ class _Sources:
             if file is not None:
                 source = file.read_bytes()
                 self.changed |= _written_since(file)
-                self.files[name] = digest(source)
+                self.files[name] = hash_of(source)
                 self._modules[name] = self._parsed(source)
         return self._modules[name]
 
@@ -237,7 +237,7 @@ class Stamps:
             kept = json.loads(file.read_text(encoding="ascii")) if file else {"files": {}, "stamps": {}}
             places = {name: _file_of(name) for name in kept["files"]}
             if all(
-                p is not None and not _written_since(p) and digest(p.read_bytes()) == kept["files"][name]
+                p is not None and not _written_since(p) and hash_of(p.read_bytes()) == kept["files"][name]
                 for name, p in places.items()
             ):
                 self._known, self._sources.files = dict(kept["stamps"]), dict(kept["files"])
@@ -251,7 +251,7 @@ class Stamps:
             It stands in no module's top, nor around what does: its changes would be missed.
         """
         roots, texts = _roots(function)
-        return digest(*texts, self._stamp(sorted(roots)))
+        return hash_of(*texts, self._stamp(sorted(roots)))
 
     def of_names(self, names: list[Name]) -> str:
         """Stamp of what some names reach."""
@@ -261,9 +261,9 @@ class Stamps:
         roots = [*_ALWAYS, *names]
         key = " ".join(":".join(root) for root in roots)
         if key not in self._known:
-            found = digest(*self._sources.reached(roots))
+            found = hash_of(*self._sources.reached(roots))
             if self._sources.changed:  # what is compiled here is nobody else's
-                found = digest(found, str(os.getpid()), str(BEGAN))
+                found = hash_of(found, str(os.getpid()), str(BEGAN))
             self._known[key] = found
             self._keep()
         return self._known[key]

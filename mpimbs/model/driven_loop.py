@@ -10,7 +10,7 @@ ORIGIN, STRAIGHT = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)
 NO_INERTIA = (0.0,) * 6
 
 
-def opened(loop: Loop) -> tuple[Body, Loop]:
+def driven_parts(loop: Loop) -> tuple[Body, Loop]:
     """Give what follows the motion, a body without mass on the loop's first, and what holds the second to it.
 
     Raises

@@ -108,7 +108,7 @@ def names_where(system: Contents, places: Callable[[Segment], Iterable[int]]) ->
     return found
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def comma_list(names: Sequence[str], most: int = 5) -> str:
     """The names with commas between them, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

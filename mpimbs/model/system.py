@@ -12,7 +12,7 @@ from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents, body_force, joint_force
 from mpimbs.model.copies import place_within, shifts_of_copies
-from mpimbs.model.driven_loop import opened
+from mpimbs.model.driven_loop import driven_parts
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.gear import Constraint, Gear
@@ -194,7 +194,7 @@ class System(Contents):
         self._check_loop_name(title, loop.name)
         if loop.motion is not None:
             self._bodies_of(title, loop.bodies)
-            body, loop = opened(loop)
+            body, loop = driven_parts(loop)
             self.add(body)
         self._hold(loop, self._bodies_of(title, loop.bodies))
         return loop

@@ -36,7 +36,7 @@ from mpimbs.partition.division import Division, check_pieces, divide_tree, refus
 from mpimbs.partition.intervals import move_to_few_handles, open_handles
 from mpimbs.partition.schedule import Growing, Ranks, Schedule, balanced, owners_of, serial
 from mpimbs.partition.schedule_file import Laid, read_schedule
-from mpimbs.partition.schedule_times import Joins, Predicted, predict
+from mpimbs.partition.schedule_times import Joins, Predicted, time_schedule
 
 MADE = {BALANCED: balanced, SERIAL: serial}
 
@@ -206,7 +206,7 @@ class Search:
 
     def _found(self, bounds: Integers, schedule: Schedule) -> Found:
         handles = self._handles_of(bounds)
-        return Found(bounds, schedule, predict(schedule, self._leaves(bounds), handles, self._costs))
+        return Found(bounds, schedule, time_schedule(schedule, self._leaves(bounds), handles, self._costs))
 
     def _handles_of(self, bounds: Integers) -> OpenHandles:
         if self._of_bodies is not None:

@@ -80,7 +80,7 @@ class Joins:
         return self._known[key]
 
 
-def predict(
+def time_schedule(
     schedule: Schedule, leaves: Floats | Sequence[float], handles: OpenHandles, costs: AssemblyCosts
 ) -> Predicted:
     """Predict what a schedule takes: every rank does its steps in sequence, and waits for messages.

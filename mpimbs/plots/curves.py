@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from mpimbs.dynamics.statics.modes import Modes
 from mpimbs.model import System
-from mpimbs.model.summary import listed
+from mpimbs.model.summary import comma_list
 from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
 from mpimbs.plots.axes import show_no_noise
@@ -139,7 +139,7 @@ def _curves(history: Histories) -> dict[int, str]:
     alike: dict[object, list[int]] = {}
     for k, stays in enumerate(still.tolist()):
         alike.setdefault(f"{values[0, k] + 0.0:.{_DIGITS}g}" if stays else k, []).append(k)
-    names = {key: listed([labels[k] for k in own], _TOLD) for key, own in alike.items()}
+    names = {key: comma_list([labels[k] for k in own], _TOLD) for key, own in alike.items()}
     return {
         own[0]: names[key] if key == own[0] else f"{names[key]}\n{'stay' if len(own) > 1 else 'stays'} at {key}"
         for key, own in alike.items()

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.lock import refuse_owner
-from mpimbs.base.places import absolute, check_place, check_writable, part_of
+from mpimbs.base.places import absolute_path, check_place, check_writable, part_of
 from mpimbs.files.checkpoint import glance, kept_files, older, restart_call
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
 from mpimbs.stepping.settings import Checkpoints
@@ -33,7 +33,7 @@ def place_of(checkpoints: Checkpoints, output: Path | None) -> Path:
         raise InputError("a checkpoint continues an output file: give `output`, or leave checkpoints out")
     if checkpoints.path is None:
         return output.parent / f"{output.stem}.checkpoint.h5"
-    path = absolute(checkpoints.path)
+    path = absolute_path(checkpoints.path)
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
     theirs = {os.path.realpath(file) for file in (output, part_of(output), part_of(part_of(output)))}

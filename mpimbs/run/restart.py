@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
-from mpimbs.base.places import absolute
+from mpimbs.base.places import absolute_path
 from mpimbs.files.checkpoint import Kept, read_header, restart_call
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
@@ -35,7 +35,7 @@ def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
     """
     place = together(comm, lambda: as_path("the checkpoint", file))
     header = comm.bcast(on_root(comm, lambda: read_header(place)))
-    return Kept(together(comm, lambda: absolute(place)), header)
+    return Kept(together(comm, lambda: absolute_path(place)), header)
 
 
 def restart(

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from mpimbs.base.arguments import check_kinds, doubles
 from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, not_copied
 from mpimbs.base.interruption import interrupted, undisturbed
-from mpimbs.base.places import absolute, check_new, replacing
+from mpimbs.base.places import absolute_path, check_new, replacing
 from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import Kept
@@ -93,7 +93,7 @@ class Simulation:
 
         whole, (found, begin) = same_system(world, system, asked)
         warn_unguarded(world)
-        path = None if output is None else together(world, lambda: absolute(output))
+        path = None if output is None else together(world, lambda: absolute_path(output))
         self._start(world, whole, found, path, checkpoints, signals, None, begin)
 
     @classmethod

@@ -60,7 +60,7 @@ def go_over(
     if not begun:
         return q, u, 0.0
     settle = after.projection is not None and after.projection.kind == POSITIONS
-    return joined(dynamics, q, u, begun, close, settle)
+    return connected_state(dynamics, q, u, begun, close, settle)
 
 
 def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: Integers) -> tuple[Floats, Floats]:
@@ -142,7 +142,7 @@ def held_over(before: System, after: System, held: Floats, events: Sequence[Even
     return whole
 
 
-def joined(
+def connected_state(
     dynamics: Dynamics, q: Floats, u: Floats, begun: set[str], close: set[str], settle: bool
 ) -> tuple[Floats, Floats, float]:
     """Give the state in which loops that begin to hold do hold; all ranks call.

@@ -16,10 +16,10 @@ from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator
 from mpimbs.stepping.petsc_schemes import (
     STATES,
-    begin,
-    choose,
+    begin_scheme,
+    choose_scheme,
+    continue_scheme,
     first_same_as_last,
-    go_on,
     kept_of_steps,
 )
 from mpimbs.stepping.schemes import STIFF, scheme_of
@@ -77,7 +77,7 @@ class PetscIntegrator(Integrator):
             work = self._work_kept
             for k, (t, names) in enumerate(zip(memory.earlier, EARLIER, strict=True), 1):
                 self._earlier.append((t, np.concatenate([*(self._vectors[n] for n in names), work[k : k + 1]])))
-            go_on(self._ts, self._vector, self._earlier)
+            continue_scheme(self._ts, self._vector, self._earlier)
             self._retried -= int(self._ts.getStepRejections())
         self._next_step = self._fixed or (self._find_first_step() if memory is None else memory.step)
         self._last_stage = None
@@ -96,11 +96,11 @@ class PetscIntegrator(Integrator):
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose(ts, scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
+        choose_scheme(ts, scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
         self._leave_work_out(ts)
         if scheme.newton and self._accuracy.dt is None:
             ts.setMaxSNESFailures(-1)  # a smaller step is tried
-        begin(ts, self._vector, time)
+        begin_scheme(ts, self._vector, time)
         return ts
 
     def _leave_work_out(self, ts: PETSc.TS) -> None:

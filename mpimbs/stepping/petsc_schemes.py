@@ -20,7 +20,7 @@ CONTROLS = ("none", "basic")  # of steps, that keep nothing of those before
 NOTHING, STATES, MORE = range(3)  # what an integrator keeps of earlier steps; of `MORE`, others can't be given all
 
 
-def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
+def choose_scheme(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
     """Set type and step control, through options where petsc4py has no call; the user's own options win.
 
     The error of a step is that of its worst number: a mean over all of them would let the error of one body grow with
@@ -54,7 +54,7 @@ def choose(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reve
         ts.setRKType("5dp")
 
 
-def begin(ts: PETSc.TS, vector: PETSc.Vec, time: float) -> None:
+def begin_scheme(ts: PETSc.TS, vector: PETSc.Vec, time: float) -> None:
     """Have an integrator, of a chosen type, begin with a state at a time (s): step by step, as long as it is told."""
     ts.setTime(time)
     ts.setMaxTime(0.5 * np.finfo(float).max)  # we stop it; the largest number means "not set"
@@ -82,7 +82,7 @@ def check_options(integrator: str, accuracy: Accuracy, solves: bool) -> str | No
         ts = PETSc.TS().create(comm=PETSc.COMM_SELF)
         ts.setOptionsPrefix(PREFIX)
         try:
-            choose(ts, scheme, accuracy.dt is not None)
+            choose_scheme(ts, scheme, accuracy.dt is not None)
             kind = ts.getType()
             found = ts.getRKType() if kind == "rk" else kind
         finally:
@@ -138,7 +138,7 @@ def kept_of_steps(integrator: str) -> int:
     return MORE if kind == "glee" else NOTHING
 
 
-def go_on(ts: PETSc.TS, vector: PETSc.Vec, earlier: Sequence[tuple[float, Floats]]) -> None:
+def continue_scheme(ts: PETSc.TS, vector: PETSc.Vec, earlier: Sequence[tuple[float, Floats]]) -> None:
     """Have `bdf`, at a begin, go on as after steps from some states at their times (s), oldest first, to its own.
 
     It keeps the state in which a step begins. So steps begin in these whose equations hold whatever they lead to.

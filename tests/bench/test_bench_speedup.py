@@ -13,7 +13,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.bench.choice import choose_coupling
 from mpimbs.bench.cost_fit import ButterflyModel
 from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks, scaled
-from mpimbs.bench.study import predictor, report, study
+from mpimbs.bench.study import predictor, study, study_lines
 from mpimbs.bench.verdict import add_speedups, advice, fits
 from mpimbs.model import Joint, System, system_from
 
@@ -87,7 +87,7 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     refused = ["weak, size", "dcae on 64 ranks, predicted"]
     assert [note.split(": ")[0] for note in table["notes"]] == refused
     assert table["evaluations_per_simulated_second"] > 10
-    lines = report(table)
+    lines = study_lines(table)
     assert all(f"left out: {note}" in lines for note in table["notes"])
     unfit = f"any {len(measured)} point(s)"
     assert any(line.startswith("dcae: no fit of t = C0 + ") and unfit in line for line in lines)
@@ -130,7 +130,7 @@ def test_a_fit_says_how_good_it_is() -> None:
     (poor,) = fits(disturbed, 1000).values()
     assert poor["poor"] and poor["largest_relative_error"] > 0.25
     table = {"points": [], "fits": {"a": good, "b": poor}, "notes": [], "disturbed": "", "advice": "none"}
-    a, b = (line for line in report(table) if "measured points" in line)
+    a, b = (line for line in study_lines(table) if "measured points" in line)
     assert "POOR" in b and "POOR" not in a and "least" not in a, "the advice names the best number of ranks"
 
 
@@ -153,7 +153,7 @@ def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
         assert len(lines) == 1 + len(table["points"]) and len({line.count("\t") for line in lines}) == 1
         for name in ("strong", "speedup", "weak", "size"):
             assert image.imread(folder / f"study_{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
-        assert report(table)[-1] == table["advice"] and "choose --coupling" in table["advice"]
+        assert study_lines(table)[-1] == table["advice"] and "choose --coupling" in table["advice"]
     with pytest.raises(InputError, match=r"study.json: exists.*`force=True`"):
         study(system, "chain:8", plan, folder, comm)
 

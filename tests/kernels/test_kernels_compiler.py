@@ -255,7 +255,7 @@ TOUCHED = {
     ("sweep/inward.py", "scale_row(a, x)", "scale_row(x, a)"): {"chain", "tree"},
     ("values/handles.py", "factor <= LARGEST_FACTOR", "factor < LARGEST_FACTOR"): {"chain", "tree", "join"},
     ("kernels/lanes.py", "WIDTHS = ", "WIDTHS = 0, "): set(ENTRIES),
-    ("dynamics/dynamics.py", "import functools\n", "import functools\n\nTOUCHED = functools\n"): set(),
+    ("dynamics/divided.py", "import functools\n", "import functools\n\nTOUCHED = functools\n"): set(),
     ("model/system.py", "class System", "TOUCHED = 1\n\n\nclass System"): set(),
     ("stepping/march.py", "def march(", "def march(touched, "): {"march"},
 }

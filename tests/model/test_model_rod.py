@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from cases import parts
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
-from mpimbs.files.rods import carried, rods_of
+from mpimbs.files.rods import history_of, rods_of
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.rod import Rod
 from mpimbs.run.run import simulate
@@ -84,7 +84,7 @@ def test_cantilever_under_its_weight(comm: MPI.Comm, joint: str, load: int, n: i
             end = positions[-1] + rotations[-1] @ (0, 0, 1 / n)
             assert_close("tip of the model", end, (*tip[:2], 0), "table", scale=1.0)
     if loads is not None:
-        rod = carried(system, np.arange(n), loads.reshape(1, n, 6))
+        rod = history_of(system, np.arange(n), loads.reshape(1, n, 6))
         weight = load * (1 - np.arange(n) / n)
         stiffness = np.full(n, float(n)) * np.where(np.arange(n), 1, 2)
         assert_close("places", rod.s, np.arange(n) / n, "rounding")

@@ -241,7 +241,7 @@ def figures(rows: Sequence[Prediction], cluster: Cluster, calibration: Calibrati
     }
 
 
-def lines_of(rows: Sequence[Prediction]) -> list[str]:
+def table_lines(rows: Sequence[Prediction]) -> list[str]:
     """Write predictions as the lines of a table."""
     lines = [
         f"{'coupling':>14s} {'ranks':>6s} {'bodies':>8s} {'us':>10s} {'compute':>10s} {'messages':>10s} "
@@ -255,14 +255,14 @@ def lines_of(rows: Sequence[Prediction]) -> list[str]:
     return lines
 
 
-def report(found: dict[str, Any]) -> list[str]:
+def prediction_lines(found: dict[str, Any]) -> list[str]:
     """Say what was predicted, for a person."""
     rows = [Prediction(**row) for row in found["rows"]]
     quickest = Prediction(**found["best"])
     return [
         f"{found['system']}: one evaluation, predicted for the cluster '{found['cluster']['name']}' by LogGP; "
         f"computing measured on one core ({found['machine']['cpu']})",
-        *lines_of(rows),
+        *table_lines(rows),
         f"the fastest predicted here: {quickest.coupling} on {quickest.ranks} ranks, {1e6 * quickest.seconds:.4g} us",
     ]
 

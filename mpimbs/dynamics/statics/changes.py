@@ -27,7 +27,7 @@ def velocity(at: Floats) -> Floats:
     return np.hstack((-cross_matrix(at), np.eye(3)))
 
 
-def about(at: Floats, load: Floats) -> Floats:
+def moved_about(at: Floats, load: Floats) -> Floats:
     """Moments and forces at a point [6, any] as those about the point of all twists."""
     found = load.copy()
     found[:3] += cross_matrix(at) @ load[3:]

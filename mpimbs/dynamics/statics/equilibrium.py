@@ -24,7 +24,7 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.tension import Tension
-from mpimbs.dynamics.statics.modes import FlutterError, modes, size_of, units_of
+from mpimbs.dynamics.statics.modes import FlutterError, extent_of, modes, units_of_speeds
 from mpimbs.parallel.agreement import largest
 from mpimbs.parallel.petsc import PREFIX, PETSc
 
@@ -135,7 +135,7 @@ class Equilibrium:
     def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
         dynamics = self._dynamics
         at = self._place(q if dynamics.loops is None else dynamics.loops.close_places(q))
-        farthest, self._units = FARTHEST, units_of(dynamics, at.q)
+        farthest, self._units = FARTHEST, units_of_speeds(dynamics, at.q)
         left = self._left(at)
         if not np.isfinite(left):
             raise self._refusal(at.r, "the accelerations at the begin are not finite")
@@ -143,7 +143,7 @@ class Equilibrium:
         nothing = NOTHING * steepest
         if left <= nothing:
             return Settled(at.q, 0, 0, self._largest(at.r), 0.0)
-        gravity = float(np.linalg.norm(dynamics.root[3:])) / size_of(dynamics, at.q)
+        gravity = float(np.linalg.norm(dynamics.root[3:])) / extent_of(dynamics, at.q)
         square = 1.0 / (gravity or steepest)  # s^2, of a fall by the system's size, or of its fastest motion
         step, last, straight, begins, unresisted = BEGIN * square, np.inf, False, STRAIGHT * farthest, 0
         for number in range(1, STEPS + 1):

@@ -104,20 +104,20 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
         return _dense(space, count)
 
 
-def units_of(dynamics: Dynamics, q: Floats) -> Floats:
+def units_of_speeds(dynamics: Dynamics, q: Floats) -> Floats:
     """Give what changes along this rank's speeds are measured by [nu]: 1 rad, or the size of the system (m).
 
     That is the longest edge of a box around the origins and centres of mass of all bodies in a state:
     `size_of`. All ranks call.
     """
-    return _units(dynamics, size_of(dynamics, q))
+    return _units(dynamics, extent_of(dynamics, q))
 
 
 def _units(dynamics: Dynamics, size: float) -> Floats:
     return np.where(dynamics.subchain.structure.axes >= FORCE, size, 1.0)
 
 
-def size_of(dynamics: Dynamics, q: Floats) -> float:
+def extent_of(dynamics: Dynamics, q: Floats) -> float:
     """Give the longest edge (m) of a box around the origins and centres of mass of all bodies in a state; all call.
 
     Of a point the length that the system has from its model alone.
@@ -143,7 +143,7 @@ class _Displacements:
         self.dynamics, self._q = dynamics, q
         self._part = dynamics.gather_u.part
         self.nu, system = dynamics.system.nu, dynamics.system
-        size = size_of(dynamics, q)
+        size = extent_of(dynamics, q)
         self._units = self.whole(_units(dynamics, size))
         loads = None
         if dynamics.loops is not None:
@@ -221,7 +221,7 @@ class _Displacements:
         dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
         matrix, tension = dynamics.inertia.implicit_matrix_of_bodies, Tension(dynamics.subchain)
         fall = float(np.linalg.norm(dynamics.root[3:]))
-        long = LONG * np.sqrt(size_of(dynamics, self._q) / fall) if fall else LONG
+        long = LONG * np.sqrt(extent_of(dynamics, self._q) / fall) if fall else LONG
         matrix.at(self._q, long, tension.stiffness(dynamics.joint_loads(self._q, still)))
 
         def product(vector: Floats) -> Floats:

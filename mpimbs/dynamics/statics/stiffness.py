@@ -25,7 +25,15 @@ from scipy.spatial.transform import Rotation
 
 from mpimbs.closure.geometry import FORCE, LoopJoints, body_motions
 from mpimbs.closure.jacobian import axes_of_speeds, steps_of_speeds
-from mpimbs.dynamics.statics.changes import about, ball_stiffness, cross_matrix, of_ball, of_force, velocity, wrench_of
+from mpimbs.dynamics.statics.changes import (
+    ball_stiffness,
+    cross_matrix,
+    moved_about,
+    of_ball,
+    of_force,
+    velocity,
+    wrench_of,
+)
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import JOINT_TYPES, Loop, System
@@ -274,7 +282,7 @@ class Stiffness:
             change = of_force(at, force)
             if wrench.frame == "body":  # the components turn
                 turned = np.vstack((-cross_matrix(moment), -cross_matrix(force)))
-                change[:, :3] += about(at, turned)
+                change[:, :3] += moved_about(at, turned)
             self._act(body, -1, np.pad(change, (0, 6)))
 
     def _add_springs(self) -> None:
@@ -294,8 +302,8 @@ class Stiffness:
             elif not spring.has_force_at_zero:
                 drawn = stiffness * np.eye(3)
             change, apart = np.zeros((12, 12)), np.hstack((-velocity(p[0]), velocity(p[1])))
-            change[:6] = about(p[0], np.vstack((np.zeros((3, 12)), drawn @ apart)))
-            change[6:] = -about(p[1], np.vstack((np.zeros((3, 12)), drawn @ apart)))
+            change[:6] = moved_about(p[0], np.vstack((np.zeros((3, 12)), drawn @ apart)))
+            change[6:] = -moved_about(p[1], np.vstack((np.zeros((3, 12)), drawn @ apart)))
             change[:6, :6] += of_force(p[0], tension * direction)
             change[6:, 6:] -= of_force(p[1], tension * direction)
             self._act(first, second, change)
@@ -360,7 +368,7 @@ class Stiffness:
                 self._loads[body, :3] += here[body, :3]
                 self._loads[body] += wrench_of(at, here[body, 3:])
                 twist = np.vstack((np.eye(3, 6), velocity(at)))
-                self._act(body, -1, np.pad(about(at, changes[body] @ twist), (0, 6)))
+                self._act(body, -1, np.pad(moved_about(at, changes[body] @ twist), (0, 6)))
 
     def _add_loops(self, loads: Floats) -> None:
         """What loops carry, and the springs along their joints: loads that stand still in the frame of `LoopFrames`."""
@@ -382,7 +390,7 @@ class Stiffness:
             angular, linear = self._sprung(joints, here, k)
             changed[:3] -= angular @ apart[:3]
             changed[3:] -= linear @ sliding
-            change = about(at, changed)
+            change = moved_about(at, changed)
             change[:3, 6:] += -cross_matrix(force) @ velocity(at)  # its point moves with the second body
             self._act(first, second, np.vstack((-change, change)))
 

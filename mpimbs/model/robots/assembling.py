@@ -352,7 +352,7 @@ def _six(inertia: Floats) -> tuple[float, ...]:
     return tuple(float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
 
 
-def told(robot: Robot) -> Iterator[str]:
+def lines_left_out(robot: Robot) -> Iterator[str]:
     """Say what was left out of a robot: a line for each kind."""
     for kind, names in robot.left_out.items():
         yield f"left out: {kind}: {', '.join(names)}"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
-from mpimbs.model.robots.assembling import assembled, told
+from mpimbs.model.robots.assembling import assembled, lines_left_out
 from mpimbs.model.robots.mjcf import read_mjcf
 from mpimbs.model.robots.robot import Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
@@ -45,7 +45,7 @@ def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
         system.validate()
-    system.left_out = tuple(told(robot))
+    system.left_out = tuple(lines_left_out(robot))
     return system
 
 

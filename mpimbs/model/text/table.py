@@ -121,7 +121,7 @@ def _tables_of(table: type[CheckedTable]) -> dict[str, type[CheckedTable]]:
 
 def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     """Say one pydantic error in words: the key, what is wrong with it, the remedy."""
-    where = told(error["loc"])
+    where = keys_in_words(error["loc"])
     cause = error.get("ctx", {}).get("error")
     if error["type"] == "extra_forbidden":
         return f"unknown key {where!r}{suggest(where, table.model_fields)}"
@@ -134,7 +134,7 @@ def _sentence(error: ErrorDetails, table: type[CheckedTable]) -> str:
     return f"{where} {error['msg'].removeprefix('Input ')}, got {error['input']!r}"
 
 
-def told(keys: Keys) -> str:
+def keys_in_words(keys: Keys) -> str:
     """Say keys in words, items of lists by their numbers from 1 on."""
     return " ".join(str(key + 1) if isinstance(key, int) else key for key in keys)
 

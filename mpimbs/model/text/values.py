@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from mpimbs.base.errors import InputError, Keys, about
-from mpimbs.model.text.table import CheckedTable, Units, number, suggest, told
+from mpimbs.model.text.table import CheckedTable, Units, keys_in_words, number, suggest
 
 CONSTANTS = {"pi": math.pi, "e": math.e}
 _MATH = "sqrt exp log sin cos tan asin acos atan atan2 sinh cosh tanh hypot radians degrees floor ceil"
@@ -185,7 +185,7 @@ class Values:
                 try:
                     found[key] = self._number(fields[key], unit)
                 except InputError as error:
-                    raise about((*keys, key), f"{told((*keys, key))}: {error}") from None
+                    raise about((*keys, key), f"{keys_in_words((*keys, key))}: {error}") from None
         for key, table in kind.tables_within().items():
             inner = fields.get(key)
             if isinstance(inner, dict):

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arguments import array_of
 from mpimbs.base.errors import InputError
-from mpimbs.base.places import absolute
+from mpimbs.base.places import absolute_path
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import check_alike, facts_of
 from mpimbs.dynamics.resources import ranks_on_node
@@ -74,7 +74,7 @@ def simulate_copies(
     others = {"output": str(output), "checkpoints": str(checkpoints), "names": digest(members.names)}
     state = None if members.state is None else digest(tuple(part.tobytes() for part in members.state))
     alike(comm, lambda: {**facts_of(members.systems), **found.described(), **others, "state": state})
-    path = None if output is None else together(comm, lambda: absolute(output))
+    path = None if output is None else together(comm, lambda: absolute_path(output))
     return _run(members, found, comm, path, checkpoints, signals, None, progress)
 
 

@@ -21,8 +21,7 @@ from mpimbs.model import System
 from mpimbs.model.order.arranged import arranged
 from mpimbs.parallel.agreement import greatest, together
 from mpimbs.parallel.exchange import Exchange
-from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.reorder import to_model_order
+from mpimbs.parallel.reorder import Gather, to_model_order
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.scales import Scales, joint_units, scales_of

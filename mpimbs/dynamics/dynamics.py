@@ -29,7 +29,7 @@ from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.model import System
 from mpimbs.parallel.agreement import communicator, same_system, together
-from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.reorder import Gather
 
 if TYPE_CHECKING:
     import scipy.sparse

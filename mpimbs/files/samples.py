@@ -10,8 +10,7 @@ from mpi4py import MPI
 
 from mpimbs.files.constraint_record import SolutionSample
 from mpimbs.files.output_layout import PER_ITEM
-from mpimbs.parallel.gather import Gather
-from mpimbs.parallel.reorder import Reorder
+from mpimbs.parallel.reorder import Gather, Reorder
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,13 +16,12 @@ from mpimbs.model import system_from
 from mpimbs.parallel.agreement import greatest, largest
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange, expect
-from mpimbs.parallel.gather import Gather
 from mpimbs.parallel.native import (
     LAST_TAG,
     free_tags,
     own_tags,
 )
-from mpimbs.parallel.reorder import Reorder
+from mpimbs.parallel.reorder import Gather, Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.parts.subchain import AT_REST
 from mpimbs.run.ensembles.batch import Batch

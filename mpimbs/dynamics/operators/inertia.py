@@ -36,7 +36,7 @@ from mpimbs.dynamics.operators.factor import Factor, Factors
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.inverse import InverseDynamics
 from mpimbs.parallel.agreement import together
-from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.reorder import Gather
 from mpimbs.sweep.inertia.inertia_alone import alone
 
 if TYPE_CHECKING:

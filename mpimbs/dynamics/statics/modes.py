@@ -27,7 +27,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.stiffness import Stiffness
 from mpimbs.parallel.agreement import greatest, on_root
-from mpimbs.parallel.gather import Gather
+from mpimbs.parallel.reorder import Gather
 
 Floats = npt.NDArray[np.float64]
 

@@ -53,6 +53,8 @@ class DividedSystem:
         See `Dynamics`.
     evaluation : Evaluation
         What evaluates this rank's part.
+    changes : int
+        `System.changes` when it was divided.
     may_fail : bool
         Whether evaluations call what may fail: functions of the user's; the same on all ranks.
     gather_q, gather_u : Gather
@@ -79,7 +81,7 @@ class DividedSystem:
             return strategy, division, strategy.own(arranged(system, division.order), division, number)
 
         strategy, self.division, self.subchains = together(given, prepare)
-        self.system, self._changes = system, system.changes
+        self.system, self.changes = system, system.changes
         self.comm = given.Dup()
         self.cuts = self.division.cuts
         self.subchain = self.subchains.whole
@@ -133,14 +135,9 @@ class DividedSystem:
 
     # --- vectors as compiled code reads them
 
-    @property
-    def unchanged(self) -> bool:
-        """Whether the system is as it was when it was divided."""
-        return bool(self.system.changes == self._changes)
-
     def check_unchanged(self) -> None:
         """Refuse a system that was changed."""
-        if not self.unchanged:
+        if self.system.changes != self.changes:
             raise InputError(
                 f"the system '{self.system.name}' was changed after this Dynamics was made, which does not know of it: "
                 "make another one; or give it a copy, Dynamics(copy.deepcopy(system)), where both are needed"

@@ -122,7 +122,7 @@ class Dynamics:
         self.kernels, self.external, self.follows = divided.kernels, divided.external, divided.follows
         self.root, self.model_order = divided.root, divided.model_order
         self.gather_q, self.gather_u = divided.gather_q, divided.gather_u
-        self._evaluation, self._changes = divided.evaluation, whole.changes
+        self._evaluation = divided.evaluation
         self.evaluations = 0
         self._acted = NOTHING  # in the last evaluation that was given forces
         self.loops = ClosedLoops(divided) if whole.loops else None
@@ -160,7 +160,7 @@ class Dynamics:
         """
         evaluation = self._evaluation
         try:
-            if not evaluation.in_phases and tau is None and self.system.changes == self._changes:
+            if not evaluation.in_phases and tau is None and self.system.changes == self.divided.changes:
                 # One call of compiled code takes no other type of array, and refuses other sizes: all that is asked
                 # of small systems, whose sweeps take no longer than a few questions of Python.
                 self.evaluations += 1
@@ -253,7 +253,7 @@ class Dynamics:
     def warn_of_open(self, q: Floats, u: Floats, t: float = 0.0) -> None:
         """Warn once of a state, of arrays that were checked, that leaves loops open; all ranks call."""
         if self.loops is not None:
-            self.loops.warn_of_open(*self.divided.followed(t, q, u))
+            self.loops.warn_of_open(q, u, t)
 
     def _accelerations(self, q: Floats, u: Floats, tau: Floats | None, t: float) -> tuple[Floats, Acted]:
         udot, rates = np.empty(self.subchain.nu), np.empty(self.subchain.nq)

@@ -85,7 +85,8 @@ class JointLoads:
             As `accelerations`.
         """
         q, u, tau = self._divided.agreed(q, u, tau, t=t)
-        self._warn_of_open(q, u, t)
+        if self._loops is not None:
+            self._loops.warn_of_open(q, u, t)
         _, acted = self._accelerate(q, u, tau, t)
         return self.carried(*self._divided.followed(t, q, u), acted, tau)
 
@@ -95,10 +96,6 @@ class JointLoads:
         self._find_loads(q, u)
         given = q, u, forces, self._divided.evaluation.turns
         return self._loops.joint_loads(*given) if self._loops else self._divided.subchains.joint_loads(*given)
-
-    def _warn_of_open(self, q: Floats, u: Floats, t: float) -> None:
-        if self._loops is not None:
-            self._loops.warn_of_open(*self._divided.followed(t, q, u))
 
     def _find_loads(self, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
@@ -115,7 +112,8 @@ class JointLoads:
         Arguments and errors as of `accelerations`.
         """
         q, u, _ = self._divided.agreed(q, u, t=t)
-        self._warn_of_open(q, u, t)
+        if self._loops is not None:
+            self._loops.warn_of_open(q, u, t)
         _, acted = self._accelerate(q, u, None, t)
         return self.driving(*self._divided.followed(t, q, u), acted)
 
@@ -203,8 +201,9 @@ class JointLoads:
         if not self._divided.may_fail and (found := self._inverse.at_once(q, u, udot, True)) is not None:
             return found
         q, u, udot = self._divided.agreed(q, u, udot, "udot", t)
-        boundary, forces = self._divided.evaluation.boundary_motion(q, u), np.zeros(self._divided.subchain.nu)
+        boundary, forces = None, np.zeros(self._divided.subchain.nu)
         if self._divided.may_fail:
+            boundary = self._divided.boundary_motion(q, u)
             together(self._divided.comm, lambda: self._divided.external.apply(t, q, u, boundary, forces))
             forces[self._divided.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
         return self._inverse.needed(q, u, udot, forces, boundary)

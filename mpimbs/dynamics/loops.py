@@ -123,8 +123,9 @@ class ClosedLoops:
         )
         return told and f"the state does not fit together: {told}{remedy}"
 
-    def warn_of_open(self, q: Floats, u: Floats) -> None:
-        """Warn of a state that leaves loops open, on rank 0, once."""
+    def warn_of_open(self, q: Floats, u: Floats, t: float = 0.0) -> None:
+        """Warn of a state that leaves loops open at a time (s), on rank 0, once."""
+        q, u = self._divided.followed(t, q, u)
         if self.warned:
             return
         places, speeds = self._measured(q, u)[:, 2:].max(axis=0, initial=0.0)
@@ -240,7 +241,7 @@ class ClosedLoops:
             return
         divided, part, subchain = self._divided, self._part, self._divided.subchain
         linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
-        others = [part.blocks, subchain.last_motions, *(loops.joints.closures for loops in self._parts)]
+        others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
         comm, boundary = divided.comm, divided.boundary_motion(q, u)
         for _ in range(REFINEMENTS):

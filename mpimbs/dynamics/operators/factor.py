@@ -271,7 +271,7 @@ class LoadSweeps:
         system, first, last = copy.copy(subchain.system), subchain.first, subchain.last
         system.apart = apart
         self._comm, self._nu, self._checked = comm, subchain.nu, divided.agreed
-        self._still = np.zeros(self._nu)
+        self._still = divided.still
         cut = [Tile(0, last - first, 1)]
         if system.is_chain:
             width = divided.division.width or chosen_width(last - first, None)
@@ -351,8 +351,7 @@ class HeavierJoints:
     """
 
     def __init__(self, divided: DividedSystem) -> None:
-        nu = divided.subchain.nu
-        self._rotors, self._still = divided.subchain.columns.armature, np.zeros(nu)
+        self._rotors, self._still = divided.subchain.columns.armature, divided.still
         self._rates = np.empty(divided.subchain.nq)
         self._resting = divided.alike(numbered(divided.system))
         numbers = np.arange(divided.system.nu)[divided.gather_u.part]
@@ -390,7 +389,7 @@ class AtRest:
 
     def __init__(self, divided: DividedSystem, factors: Factors) -> None:
         self._divided, self._factors = divided, factors
-        self._still = np.zeros(divided.subchain.nu)
+        self._still = divided.still
         self._added: Floats | None = None
 
     def at(self, q: Floats, armature: Floats | None = None) -> None:

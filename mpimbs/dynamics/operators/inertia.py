@@ -63,7 +63,7 @@ class InertiaMatrix:
         self._divided, self._inverse = divided, inverse
         self._comm, self._subchain, self._system = divided.comm, divided.subchain, divided.system
         self._patterns: dict[bool, Pattern] = {}
-        self._still, self._changes = divided.still, divided.system.changes
+        self._still = divided.still
 
     # --- the matrix
 
@@ -92,7 +92,7 @@ class InertiaMatrix:
         InputError
             On all ranks: q as of `accelerations`; an unknown form or layout.
         """
-        if layout == ROWS and form in FORMS and self._in_one_call and self._system.changes == self._changes:
+        if layout == ROWS and form in FORMS and self._in_one_call and self._system.changes == self._divided.changes:
             parts = self.composites  # of arrays that nobody has looked at
             at_once = parts.room() if out is None else out
             try:

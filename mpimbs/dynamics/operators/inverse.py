@@ -375,8 +375,7 @@ class InverseDynamics:
     """
 
     def __init__(self, divided: DividedSystem) -> None:
-        self._divided, self._system, self._changes = divided, divided.system, divided.system.changes
-        self._alone, self._nu = divided.comm.size == 1, divided.subchain.nu
+        self._divided, self._alone, self._nu = divided, divided.comm.size == 1, divided.subchain.nu
 
     @functools.cached_property
     def sweeps(self) -> InverseSweeps | None:
@@ -391,8 +390,8 @@ class InverseDynamics:
         None where these have to be looked at first, or there are several ranks, or other ways. `acting` as of
         `InverseSweeps`.
         """
-        sweeps = self.sweeps
-        if sweeps is None or not self._alone or self._system.changes != self._changes:
+        sweeps, divided = self.sweeps, self._divided
+        if sweeps is None or not self._alone or divided.system.changes != divided.changes:
             return None
         tau = np.empty(self._nu)
         try:

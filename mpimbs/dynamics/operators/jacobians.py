@@ -141,9 +141,7 @@ class Jacobians:
         q = self._divided.coordinates(q)
         lines = self._inertia.composites.at(q)
         columns = self._divided.subchain.columns
-        rotations, positions = self._divided.subchain.poses_at(
-            q, self._divided.boundary_motion(q, np.zeros(self._divided.subchain.nu))
-        )
+        rotations, positions = self._divided.subchain.poses_at(q, self._divided.boundary_motion(q, self._divided.still))
         centers = positions + np.einsum("nij,nj->ni", rotations, columns.center_of_mass)
         sums = np.array([*(columns.mass @ centers), columns.mass.sum()])
         self._divided.comm.Allreduce(MPI.IN_PLACE, sums)

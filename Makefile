@@ -10,7 +10,7 @@
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there
 # make robots set up, fetch packages that bring robots' files, compare these and random ones with MuJoCo and Pinocchio
 # make faults set up, inject some 140 faults into running jobs of every topology (100 kill a rank), restart each
-# make mutants  set up, seed some forty faults into a copy of the package, tell which tests catch each
+# make mutants  set up, seed some sixty faults into a copy of the package, tell which tests catch each
 # make clean  remove what was made here (the set-up too)
 
 SHELL := /bin/bash

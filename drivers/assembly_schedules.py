@@ -30,7 +30,7 @@ from mpimbs.parallel.agreement import first_ranks, on_root, together
 from mpimbs.partition.assembly_costs import AssemblyCosts
 from mpimbs.partition.schedule_search import AUTO, BALANCED, LEAVES, SERIAL, Search
 from mpimbs.values.joining import joined
-from mpimbs.values.joins import join, spread
+from mpimbs.values.joins import join_values, spread_values
 from mpimbs.values.value import without_loops
 
 FILE = "assembly_schedules.json"
@@ -145,10 +145,10 @@ def operations() -> list[dict[str, int]]:
             sizes = found.work, found.value.room.size(), found.kept, found.scratch
             work, out, kept, scratch = (np.zeros(size) for size in sizes)
             split, end = len(found.up), len(rows_of)
-            up = count(join, rows_of, 0, split, lists, one, other, work, out, kept, scratch)
+            up = count(join_values, rows_of, 0, split, lists, one, other, work, out, kept, scratch)
             rooms = found.value.room, left.room, right.room
             outer, *each = (np.zeros(6 * (room.inboard + room.open)) for room in rooms)
-            down = count(spread, rows_of, split, end, lists, other, kept, outer, *each, scratch)
+            down = count(spread_values, rows_of, split, end, lists, other, kept, outer, *each, scratch)
             both = up + down
             rows.append(
                 {"left": handles, "right": new, "multiplications": round(both.multiplications)}

@@ -2,14 +2,18 @@
 
     python drivers/mutants.py --folder results/mutants
 
-The faults stand in `mutants.toml`: a file of the package, a text that occurs in it exactly once, what takes its place,
-and the tests that are run then, all of them also without any fault, where they have to pass. A mutant is caught where
+The faults stand in `mutants.toml`: a function or method of the package, wherever it is, a text that occurs in it
+exactly once, what takes its place, and the tests that are run then, all of them also without any fault, where they have
+to pass. Of several functions of one name it is that with the text. A mutant is caught where
 one of its tests fails, or the job ends in another way than well. The table goes to mutants.json; the exit code is 1 if
 a mutant is not caught, or a test fails without one.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import itertools
 import json
 import os
 import re
@@ -36,11 +40,47 @@ class Mutant(NamedTuple):
 
     name: str
     kind: str
-    file: str
+    function: str  # with the name of its class: where `old` occurs
     old: str
     new: str
     tests: list[str]  # as pytest takes them
     ranks: int = 1
+
+    def places(self) -> list[Place]:
+        """Where the text occurs in functions of the name; once, where all is well."""
+        found = []
+        for name, inside in functions().get(self.function, []):
+            text, at = (ROOT / name).read_text(encoding="utf-8"), -1
+            part = text[inside]
+            while (at := part.find(self.old, at + 1)) >= 0:
+                found.append(Place(name, inside.start + at))
+        return found
+
+
+class Place(NamedTuple):
+    """Where a text occurs."""
+
+    file: str
+    at: int
+
+
+@functools.cache
+def functions() -> dict[str, list[tuple[str, slice]]]:
+    """All functions of the package by their names, those of classes before: of each the file, and its part of that."""
+    found: dict[str, list[tuple[str, slice]]] = {}
+    for path in sorted((ROOT / "mpimbs").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        begins = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
+        waiting: list[tuple[str, ast.AST]] = [("", ast.parse(text))]
+        while waiting:
+            prefix, above = waiting.pop()
+            for node in ast.iter_child_nodes(above):
+                if isinstance(node, ast.FunctionDef):
+                    inside = slice(begins[node.lineno - 1], begins[node.end_lineno or node.lineno])
+                    found.setdefault(prefix + node.name, []).append((str(path.relative_to(ROOT)), inside))
+                elif isinstance(node, ast.ClassDef):
+                    waiting.append((f"{prefix}{node.name}.", node))
+    return found
 
 
 def read_mutants() -> list[Mutant]:
@@ -56,9 +96,9 @@ def read_mutants() -> list[Mutant]:
         for fields in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["mutant"]
     ]
     for mutant in mutants:
-        count = (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        count = len(mutant.places())
         if count != 1 or mutant.old == mutant.new:
-            raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, not once: {mutant.old!r}")
+            raise ValueError(f"{mutant.name}: occurs {count} times in `{mutant.function}`, not once: {mutant.old!r}")
     return mutants
 
 
@@ -106,12 +146,14 @@ def main(folder: Path, only: str = "") -> dict[str, Any]:
                 passes, _ = run_tests(copy, mutant.tests, mutant.ranks, SOUND_LIMIT)
                 sound[key] = passes, max(LIMIT, LONGER * (time.monotonic() - began))
             is_sound, limit = sound[key]
-            place = copy / mutant.file
+            (found,) = mutant.places()
+            place = copy / found.file
             text = place.read_text(encoding="utf-8")
-            place.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+            seeded = text[: found.at] + mutant.new + text[found.at + len(mutant.old) :]
+            place.write_text(seeded, encoding="utf-8")
             passed, first = run_tests(copy, mutant.tests, mutant.ranks, limit)
             place.write_text(text, encoding="utf-8")
-            row = {"kind": mutant.kind, "name": mutant.name, "file": mutant.file, "ranks": mutant.ranks}
+            row = {"kind": mutant.kind, "name": mutant.name, "file": found.file, "ranks": mutant.ranks}
             rows.append(row | {"caught": not passed, "by": None if passed else first, "sound": is_sound})
             what = "its tests fail without it" if not is_sound else "NOT CAUGHT" if passed else f"caught by {first}"
             print(f"{mutant.kind}: {mutant.name}: {what} ({time.monotonic() - began:.0f} s)", flush=True)

@@ -46,7 +46,7 @@ EXACT: dict[str, Any] = {"integrator": "dopri5", "rtol": 1e-10, "atol": 1e-12}
 
 
 def ends(result: Result, length: float) -> Floats:
-    """Where the far ends of links of a length (m) along z are [samples, links, 3], m."""
+    """Where the outer ends of links of a length (m) along z are [samples, links, 3], m."""
     places, (w, x, y, z) = result.poses[:, :, :3], np.moveaxis(result.poses[:, :, 3:], -1, 0)
     found: Floats = places + length * np.stack((2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x**2 + y**2)), -1)
     return found
@@ -160,7 +160,7 @@ def spaghetti(links: int = 32, t_end: float = 7.0) -> Found:
             "centre of mass, m": float(np.abs(centre - centre[0] - right).max()),
             "momentum, N s": float(np.abs(momenta[:, :3] - (50, 0, 0)).max()),
             "angular momentum, N m s": float(np.abs(momenta[:, 3:] - momenta[0, 3:]).max()),
-            "far end, m": float(np.linalg.norm(last - reference)),
+            "outer end, m": float(np.linalg.norm(last - reference)),
         })  # fmt: skip
         if way is EXACT:
             for t, line, first in list(zip(result.t, far, result.poses[:, 0, :3], strict=True))[::10]:

@@ -23,6 +23,7 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.residual import EXACT, ITERATED
 from mpimbs.model import Gear, Joint, Loop, System, system_from_text, system_text
+from operations import OPERATIONS, compared, drawn
 from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor, followed
@@ -85,6 +86,8 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
             continue
         if oracle is not None:
             oracle.judge(found, settings, told, verdict)
+    if only is None or "operation" in only:
+        operate(case, comm, oracle, verdict)
     if case.seed % INVARIANT == 0 and not case.system.has_motions:
         invariant(case, comm, oracle, verdict)
     return verdict
@@ -139,6 +142,40 @@ def invariant(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verd
         oracle.judge_accelerations(udot * other.times, {"coupling": "dcae"}, told, verdict)
 
 
+def operate(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict) -> None:
+    """Ask what the seed draws of `operations`, beside accelerations. All ranks call."""
+    name = comm.bcast(None if oracle is None or verdict.unjudged or verdict.told else drawn(case))
+    if name is None:
+        return
+    told = f"coupling=dcae operation={name}"
+    try:
+        with closing(Dynamics(case.system, comm)) as dynamics:
+            found = OPERATIONS[name].ask(case, dynamics)
+    except (InputError, SimulationError) as error:
+        verdict.refused.append(f"{told}: {error}")
+        return
+    if oracle is not None:
+        for row in compared(name, case, found, oracle):
+            if wrong := unequal(*row):
+                verdict.wrong.append(f"{told}: {wrong}")
+
+
+def unequal(what: str, ours: Array | None, right: Array, allowed: Array | float) -> str:
+    """Say by how much numbers are off that should be equal; nothing where they are."""
+    if ours is None or not np.size(right):
+        return ""
+    off = abs(np.asarray(ours, float) - np.asarray(right, float))
+    with np.errstate(invalid="ignore"):
+        bad = ~(off <= allowed)
+    if not bad.any():
+        return ""
+    worst = int(np.argmax(np.where(bad, np.nan_to_num(off / np.maximum(allowed, 1e-300), nan=np.inf), 0)))
+    return (
+        f"{what}[{worst}] is {np.ravel(ours)[worst]:.6g} and should be {np.ravel(right)[worst]:.6g}"
+        f" (off by up to {np.nanmax(off):.2g}, the largest is {abs(right).max():.3g}; {bad.sum()} of all)"
+    )
+
+
 def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
     """What a `Dynamics` says of a case, put together on rank 0."""
     source = Weighted(case.seed + 2 * 10**9)
@@ -153,8 +190,8 @@ def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
     found: dict[str, Array | None] = {"udot": kept(whole(udot)), "rates": kept(dynamics.gather_q(rates))}
     found["again"] = kept(whole(dynamics.accelerations(q, u, tau, TIME)))
     try:
-        found["loads"] = kept(bodies(dynamics.joint_loads(q, u, tau, TIME)))
-        found["loop loads"] = dynamics.loops.loads.copy() if dynamics.loops else np.zeros((0, 6))
+        joints, loops = dynamics.loads.joints_and_loops(q, u, tau, TIME)
+        found["loads"], found["loop loads"] = kept(bodies(joints)), np.zeros((0, 6)) if loops is None else loops
     except InputError as error:
         if "can't be told which loads are unique" not in str(error):
             raise
@@ -192,18 +229,9 @@ class Oracle:
         coupling, share = settings["coupling"], self.share(settings)
 
         def compare(what: str, ours: Array | None, right: Array, allowed: Array | float) -> bool:
-            if ours is None or not len(right):
-                return True
-            off = abs(np.asarray(ours, float) - right.astype(float))
-            with np.errstate(invalid="ignore"):
-                bad = ~(off <= allowed)
-            if bad.any():
-                worst = int(np.argmax(np.where(bad, np.nan_to_num(off / np.maximum(allowed, 1e-300), nan=np.inf), 0)))
-                verdict.wrong.append(
-                    f"{told}: {what}[{worst}] is {np.ravel(ours)[worst]:.6g} and should be {np.ravel(right)[worst]:.6g}"
-                    f" (off by up to {np.nanmax(off):.2g}, the largest is {abs(right).max():.3g}; {bad.sum()} of all)"
-                )
-            return not bad.any()
+            if wrong := unequal(what, ours, right, allowed):
+                verdict.wrong.append(f"{told}: {wrong}")
+            return not wrong
 
         allowed: Array | float = 0.0
         if len(solution.udot):

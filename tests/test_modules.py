@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from driver_modules import driver
 from mpi_helpers import ROOT
 
 
@@ -181,3 +182,13 @@ def test_no_threshold_is_a_number_of_metres() -> None:
     found = numbers_in_units(ROOT / "mpimbs")
     assert not set(found) - set(WHY), {name: where for name, where in found.items() if name not in WHY}
     assert "HELD" in found and "SLOWEST" in found
+
+
+def test_all_mutants_can_be_made() -> None:
+    """Of the faults that `make mutants` seeds: their texts occur once, their tests exist, and each has a name of its
+    own."""
+    mutants = driver("mutants").read_mutants()
+    assert len({mutant.name for mutant in mutants}) == len(mutants) >= 40
+    for mutant in mutants:
+        files = [Path(test.split("::")[0]) for test in mutant.tests if test.startswith("tests/")]
+        assert files and all((ROOT / file).exists() for file in files), mutant.name

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from laboratory.counting import Counts
 from laboratory.sweeps import PIECE, TIP, Chain, chain, count, count_sweeps, counts_per_body
 from mpimbs.model import System
-from mpimbs.parts.bodies.halved import LEAF_SCRATCH, Halving, assemble_bodies, inverse_inertias
+from mpimbs.parts.bodies.dca_bodies import LEAF_SCRATCH, Halving, assemble_bodies, inverse_inertias
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.build import build
@@ -29,10 +29,10 @@ from mpimbs.values.assembly import (
     FREED,
     JOINT,
     RECORD,
-    assemble,
+    assemble_pair,
+    disassemble_pair,
     far_acceleration,
     release,
-    spread,
 )
 from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, TRANSFER, between, combine, respond
 
@@ -219,8 +219,8 @@ def _assembled(kernels: Any, leaves: _Leaves, k: int) -> tuple[Counts, ...]:
     return (
         made[1],
         kernels(release, left, right, joint, freed, record),
-        kernels(assemble, left, right, record, spare(np.zeros(BLOCK), EXTRA + 1)),
-        kernels(spread, left, right, joint, freed, record, f1, FAR_LOAD, np.zeros(6), np.zeros(freed)),
+        kernels(assemble_pair, left, right, record, spare(np.zeros(BLOCK), EXTRA + 1)),
+        kernels(disassemble_pair, left, right, joint, freed, record, f1, FAR_LOAD, np.zeros(6), np.zeros(freed)),
         kernels(far_acceleration, left, f1, FAR_LOAD, acceleration),
     )
 

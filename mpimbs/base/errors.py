@@ -80,7 +80,7 @@ def as_meant(error: SimulationError) -> BaseException:
 
 
 def by_all_ranks(error: BaseException | None) -> str | None:
-    """Where it was halted, of an end of the program that all ranks raise (`HaltError`); None of any other error."""
+    """Give where the program was halted, of an error that all ranks raise (`HaltError`); None of any other."""
     found: str | None = getattr(error, "__dict__", {}).get("by all ranks")
     return found
 

@@ -40,7 +40,7 @@ class Sizes:
         Time of a body swept without lanes over that of one in lanes.
     row_of_2, row_of_4, row_of_8 : float
         Time of a row of so many bodies side by side, of closed subtrees, over that of one swept in doubles.
-    tile_start, limbs_start : float
+    tile_start, subtrees_start : float
         What a tile of such subtrees takes beside its rows, and what all together take, in bodies swept in doubles.
     join_cost : float
         Time of a join of two pieces of a path, in bodies swept in doubles.
@@ -72,7 +72,7 @@ class Sizes:
     row_of_4: float = 1.2
     row_of_8: float = 2.3
     tile_start: float = 4.0
-    limbs_start: float = 5.5
+    subtrees_start: float = 5.5
     join_cost: float = 5.0
     least_lane: int = 4
     most_lane: int = 128
@@ -91,7 +91,7 @@ class Sizes:
             raise InputError(f"most_lane {self.most_lane} is below least_lane {self.least_lane}; give as much or more")
 
     def told(self) -> str:
-        """What tells them from others, for files and summaries: "package", or a digest of them."""
+        """The name of these sizes in files and summaries: "package", or a digest of them."""
         return "package" if self == PACKAGE else hashlib.sha256(repr(self).encode()).hexdigest()[:12]
 
 

@@ -22,7 +22,7 @@ from mpimbs.dynamics.operators.composites import RECURSIVE
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.limbs import Swept
+from mpimbs.parts.lane_subtrees import Swept
 from mpimbs.run.ensembles.batch import Batch
 
 MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
@@ -146,12 +146,12 @@ def bench(
     Returns
     -------
     dict
-        ranks, cuts, lanes, swept (of a tree: how many bodies are in limbs side by side, in stretches along a path, and
-        in the trunk, in doubles), n (bodies), dof, loops, repetitions, us_min, us_median, us_p90 (90th percentile),
+        ranks, cuts, lanes, swept (of a tree: how many bodies are in subtrees side by side, in stretches along a path,
+        and in the trunk, in doubles), n (bodies), dof, loops, repetitions, us_min, us_median, us_p90 (90th percentile),
         switches_per_evaluation (context switches, on the rank with the most), ns_per_body_min, phases: median time of
-        each phase (us) on the rank that is the last to be done, see `laps.PhaseLaps`; and where lanes are used,
-        scalar: us_min, us_median, us_p90, ratio of the minima without lanes, difference of the accelerations relative
-        to the largest. Where constraint loads are solved for, solutions: unknowns, iterations and factorizations per
+        each phase (us) on the rank that is the last to be done, see `laps.PhaseLaps`; and where lanes are used, scalar:
+        us_min, us_median, us_p90, ratio of the minima without lanes, difference of the accelerations relative to the
+        largest. Where constraint loads are solved for, solutions: unknowns, iterations and factorizations per
         evaluation, most_iterations.
 
     Raises
@@ -362,8 +362,8 @@ def _evaluation_lines(figures: dict[str, Any], where: str) -> list[str]:
     if figures["swept"]:
         swept = Swept(**figures["swept"])
         lines.append(
-            f"swept: {swept.limbs} bodies in limbs side by side, {swept.stretches} along stretches, {swept.trunk} in "
-            "the trunk, in doubles"
+            f"swept: {swept.subtrees} bodies in subtrees side by side, {swept.stretches} along stretches, "
+            f"{swept.trunk} in the trunk, in doubles"
         )
     if "solutions" in figures:
         s = figures["solutions"]

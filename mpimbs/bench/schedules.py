@@ -32,7 +32,10 @@ from mpimbs.values.value import without_loops
 
 Floats = npt.NDArray[np.float64]
 
-_OPEN, _HUNG = (0, 1, 2, 3, 4), (0, 1, 2)  # of the joins that are timed: bodies of the left, new ones of the right
+_OPEN, _COMPONENTS = (
+    (0, 1, 2, 3, 4),
+    (0, 1, 2),
+)  # of the joins that are timed: bodies of the left, new ones of the right
 _BODIES = 256  # of the chain that is timed
 _CALLS = 200
 MOST_TOLD = 40  # nodes that are told one by one
@@ -75,10 +78,10 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
     Joins of systems with loops are the package's.
     """
     rows, times = [], []
-    for opened, new in itertools.product(_OPEN, _HUNG):
-        for hung in range(min(opened, 2) + 1):
+    for opened, new in itertools.product(_OPEN, _COMPONENTS):
+        for outside in range(min(opened, 2) + 1):
             left = without_loops(50, [-1], [(10 + k, 200) for k in range(opened)])
-            right = without_loops(100, [10 + k for k in range(hung)] or [-1], [(60 + k, 300) for k in range(new)])
+            right = without_loops(100, [10 + k for k in range(outside)] or [-1], [(60 + k, 300) for k in range(new)])
             both = joined(left, right)
             products = sum(hang_products.py_func(before, more) for before, more in both.handles)
             rows.append([1, len(both.handles), products, sum(1 + before + more for before, more in both.handles)])

@@ -18,10 +18,10 @@ from mpimbs.model import System
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals
 from mpimbs.spatial.rows import ROW
-from mpimbs.values.assembly import BLOCK, RECORD, assemble, far_acceleration, release, spread
+from mpimbs.values.assembly import BLOCK, RECORD, assemble_pair, disassemble_pair, far_acceleration, release
 from mpimbs.values.joining import Join
-from mpimbs.values.joins import join
-from mpimbs.values.joins import spread as spread_values
+from mpimbs.values.joins import join_values
+from mpimbs.values.joins import spread_values as spread_values
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,8 +37,8 @@ def _assemblies(times, left, right, joint, record, out, loads):
     """
     for _ in range(times):
         release(left, right, joint, 1, record)
-        assemble(left, right, record, out)
-        spread(left, right, joint, 1, record, loads[0:6], loads[6:12], loads[12:18], loads[18:24])
+        assemble_pair(left, right, record, out)
+        disassemble_pair(left, right, joint, 1, record, loads[0:6], loads[6:12], loads[12:18], loads[18:24])
         far_acceleration(left, loads[0:6], loads[12:18], loads[24:30])
 
 
@@ -46,7 +46,7 @@ def _assemblies(times, left, right, joint, record, out, loads):
 def _joins(times, rows, up, lists, left, right, work, out, kept, scratch, outer, of_left, of_right):
     """Join two values and find what acts at their boundaries, as a step of a schedule."""
     for _ in range(times):
-        join(rows, 0, up, lists, left, right, work, out, kept, scratch)
+        join_values(rows, 0, up, lists, left, right, work, out, kept, scratch)
         spread_values(rows, up, rows.shape[0], lists, right, kept, outer, of_left, of_right, scratch)
 
 

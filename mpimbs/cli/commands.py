@@ -362,17 +362,17 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
         if pictures is not None:
             raise InputError("--pictures: what is drawn is which rank owns what; say of how many with --ranks")
         return []
-    from mpimbs.partition.shares import shares, told
+    from mpimbs.partition.shares import shares, table_of_shares
 
     found = shares(system, ranks)
     if pictures is None:
-        return told(system, *found)
+        return table_of_shares(system, *found)
     from mpimbs.plots.axes import save
     from mpimbs.plots.partition_pictures import PARTITION_FILE, draw_partition
 
     check_folder(pictures, [PARTITION_FILE], force, "pictures")
     drawn = save(draw_partition(system, *found), pictures / PARTITION_FILE)
-    return [*told(system, *found), f"drew {drawn}"]
+    return [*table_of_shares(system, *found), f"drew {drawn}"]
 
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:

@@ -80,16 +80,17 @@ def acceleration(
     if dynamics.loops is not None:
         mine = (*_fitting(dynamics, *dynamics.followed(time, *mine[:2]), close), *mine[2:])
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
-    if loads:
-        parts["loads"], gathers["loads"] = dynamics.joint_loads(*mine), dynamics.gather_bodies(6)
+    carried = dynamics.loads.joints_and_loops(*mine) if loads else None
+    if carried is not None:
+        parts["loads"], gathers["loads"] = carried.joints, dynamics.gather_bodies(6)
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
     residual = dynamics.residual(mine[0], mine[1], parts["udot"], *mine[2:])
     if wrong := residual.judged(dynamics.coupling):
         raise SimulationError(wrong)
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
-    if loads and dynamics.loops is not None:
-        parts["loop_loads"] = results["loop_loads"] = dynamics.loops.loads
+    if carried is not None and carried.loops is not None:
+        parts["loop_loads"] = results["loop_loads"] = carried.loops
     if comm.rank == 0:
         click.echo(residual.told())
     write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
@@ -151,20 +152,20 @@ def inverse(
     assert whole.udot is not None  # PRESCRIBED has it
     given = whole.q[dynamics.gather_q.part], whole.u[mine]
     named = None if actuated is None else [name.strip() for name in actuated.split(",")]
-    part = dynamics.inverse_dynamics(*given, whole.udot[mine], time, named)
+    asked = (*given, whole.udot[mine], time, named)
+    found = None if dynamics.loops is None else dynamics.loads.actuation(*asked)
+    part = dynamics.inverse_dynamics(*asked) if found is None else found.tau
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
         raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
     results: dict[str, Any] = {"tau": dynamics.gather_u(part)}
     shapes: dict[str, tuple[int, ...]] = {}
-    if dynamics.loops is not None:
-        results["loop_loads"], shapes["loop_loads"] = dynamics.loops.loads, (6,)
+    if found is not None:
+        results["loop_loads"], shapes["loop_loads"] = found.loads, (6,)
         again = dynamics.accelerations(*given, part, time) - whole.udot[mine]
         left = greatest(comm, np.array([np.abs(x).max(initial=0.0) for x in (again, whole.udot[mine])]))
         if comm.rank == 0:
             of = "all joints" if named is None else "the actuated joints"
-            click.echo(
-                f"forces: of {of}, {'no others do' if dynamics.loops.unique else 'of least norm of those that do'}"
-            )
+            click.echo(f"forces: of {of}, {'no others do' if found.unique else 'of least norm of those that do'}")
             click.echo(f"put back, they accelerate as asked for to {left[0] / (left[1] or 1.0):.1e} of the largest")
     write_arrays(comm, output, results, shapes)
     dynamics.close()

@@ -78,15 +78,15 @@ class GearJoints(NamedTuple):
     offset: Floats  # [gears]
 
     def place(self, q: Floats) -> Floats:
-        """How far coordinates are from what gears ask [gears]."""
+        """Violation of the gears' equations by coordinates [gears]."""
         return np.asarray((self.factor * q[self.coordinate]).sum(axis=1) - self.offset)
 
     def terms(self, q: Floats) -> Floats:
-        """How large the numbers are whose sum that is [gears]."""
+        """Magnitude of the terms of the gears' equations [gears]."""
         return np.asarray(np.abs(self.factor * q[self.coordinate]).sum(axis=1) + np.abs(self.offset))
 
     def rate(self, u: Floats) -> Floats:
-        """How fast they depart from it [gears]."""
+        """Rate of violation of the gears' equations [gears]."""
         return np.asarray((self.factor * u[self.speed]).sum(axis=1))
 
 

@@ -35,7 +35,7 @@ class Actuation(NamedTuple):
     """Forces that make a motion."""
 
     tau: Floats  # [nu]: N m, N
-    loads: Floats  # [loops, 6]: what loops carry beside, as `ClosedLoops.loads`
+    loads: Floats  # [loops, 6]: what loops carry beside, as `CarriedLoads.loops`
     unique: bool  # whether no other forces of these joints do the same
 
 

@@ -66,7 +66,7 @@ class Coupling(Protocol):
 
     @property
     def iterative(self) -> Iterative | None:
-        """What it has beyond, where a solution goes on from those before; None where each stands for itself."""
+        """The coupling as one whose solutions go on from those before; None where each stands for itself."""
         ...
 
     def statistics(self) -> dict[str, int]:

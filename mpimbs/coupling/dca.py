@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.assembly import (
     ASSEMBLY,
@@ -20,16 +20,16 @@ from mpimbs.values.assembly import (
     FAR,
     JOINT,
     RECORD,
-    assemble,
+    assemble_pair,
+    disassemble_pair,
     far_acceleration,
     release,
-    spread,
 )
 from mpimbs.values.handles import item
 
 
 class Assembling(NamedTuple):
-    """What `solve` is given."""
+    """Arguments of `solve_by_dca` in compiled code."""
 
     butterfly: Integers
     records: Floats  # [(levels + 1) * RECORD]
@@ -42,7 +42,7 @@ ASSEMBLING = schema(Assembling)
 
 
 @kernel
-def solve(plan, assembly, root, outer):
+def solve_by_dca(plan, assembly, root, outer):
     """Find A1 and f2 of this rank's assembly, `outer` [12], after `expect`; all ranks call.
 
     Up the levels [Critchley 2007, eq. 23-42], the joint on the world, and down again without a message: both halves of
@@ -60,12 +60,12 @@ def solve(plan, assembly, root, outer):
         if level == 0:
             assign(mine[0], assembly)
         exchange(butterfly, level)
-        left, right = halves(schedule, mine, theirs, level)
+        left, right = left_and_right(schedule, mine, theirs, level)
         record = item(records, level, RECORD)
         joint = right[BLOCK : BLOCK + JOINT]
         release(left, right, joint, int(joint[EXTRA]), record)
         out = mine[level + 1] if level + 1 < count else whole
-        assemble(left, right, record, out)
+        assemble_pair(left, right, record, out)
         assign(out[BLOCK : BLOCK + JOINT], left[BLOCK : BLOCK + JOINT])
     # The joint on the world: nothing of it moves but by `root`.
     for i in range(6):
@@ -75,12 +75,12 @@ def solve(plan, assembly, root, outer):
     joint = whole[BLOCK : BLOCK + JOINT]
     record = item(records, count, RECORD)
     release(world, whole, joint, int(joint[EXTRA]), record)
-    spread(world, whole, joint, int(joint[EXTRA]), record, f1, f2, load, udot)
+    disassemble_pair(world, whole, joint, int(joint[EXTRA]), record, f1, f2, load, udot)
     assign(f1, load)
     for level in range(count - 1, -1, -1):
-        left, right = halves(schedule, mine, theirs, level)
+        left, right = left_and_right(schedule, mine, theirs, level)
         joint = right[BLOCK : BLOCK + JOINT]
-        spread(left, right, joint, int(joint[EXTRA]), item(records, level, RECORD), f1, f2, load, udot)
+        disassemble_pair(left, right, joint, int(joint[EXTRA]), item(records, level, RECORD), f1, f2, load, udot)
         if schedule[level, IS_LEFT]:
             for i in range(6):
                 f2[i] = -load[i]

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels
 from mpimbs.parallel.exchange import expect
 from mpimbs.values.handles import (
     RESPONSE,
@@ -26,7 +26,7 @@ from mpimbs.values.handles import (
 
 
 class Joining(NamedTuple):
-    """What `solve` is given."""
+    """Arguments of `solve_by_dcae` in compiled code."""
 
     butterfly: Integers
     responses: Floats  # [levels * RESPONSE]
@@ -40,7 +40,7 @@ JOINING = schema(Joining)
 
 
 @kernel
-def solve(plan, blocks, root, loads):
+def solve_by_dcae(plan, blocks, root, loads):
     """Find A1 and f2 of this rank's subchains, `loads` [count * 12], after `expect`; all ranks call.
 
     `blocks` [count * SIZE] are overwritten with the products of each and all outboard of it on this rank.
@@ -59,7 +59,7 @@ def solve(plan, blocks, root, loads):
         if level == 0:
             assign(mine[0], blocks[0:SIZE])
         exchange(butterfly, level)
-        left, right = halves(schedule, mine, theirs, level)
+        left, right = left_and_right(schedule, mine, theirs, level)
         response = responses[level * RESPONSE : (level + 1) * RESPONSE]
         respond(left, right, response, scratch, True)
         if level + 1 < count:
@@ -115,5 +115,5 @@ class EfficientDivideAndConquer(DirectCoupling):
         """Find A1 and f2 of this rank's subchains, as `coupling.base.Solve`; all ranks call."""
         expect(self._butterfly.plan)
         self._blocks[:] = blocks.ravel()
-        solve(self.plan, self._blocks, root, self._loads.ravel())
+        solve_by_dcae(self.plan, self._blocks, root, self._loads.ravel())
         return self._loads

@@ -30,7 +30,7 @@ from mpimbs.partition.schedule import (
 )
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.joining import Join, joined
-from mpimbs.values.joins import LISTED, READ_AT, WRITE_AT, join, spread
+from mpimbs.values.joins import LISTED, READ_AT, WRITE_AT, join_values, spread_values
 from mpimbs.values.value import Description, Room, noise_at
 
 # Columns of `AssemblyPlan.steps`, as kinds have them, and of `AssemblyPlan.nodes`.
@@ -40,7 +40,7 @@ VALUE, SIZE, LOADS, NUMBERS, OWN = range(5)
 
 
 class AssemblyPlan(NamedTuple):
-    """What `solve` is given."""
+    """Arguments of `solve_by_intervals` in compiled code."""
 
     messages: Integers  # table of `Posted`
     root: int  # the node of the whole, where this rank has it; -1
@@ -80,7 +80,7 @@ def _join(plan, row, given):
     p = read(plan, ASSEMBLY_PLAN)
     left, right = _value(p.nodes, row[LEFT], given, p.values), _value(p.nodes, row[RIGHT], given, p.values)
     out, kept = _value(p.nodes, row[OUT], given, p.values), span(p.kept, row[BEGIN], p.kept.size - row[BEGIN])
-    join(p.programs, row[UP], row[DOWN], p.lists, left, right, p.work, out, kept, p.scratch)
+    join_values(p.programs, row[UP], row[DOWN], p.lists, left, right, p.work, out, kept, p.scratch)
 
 
 @kernel
@@ -91,11 +91,11 @@ def _spread(plan, row, given, given_loads):
     of_left = _loads(p.nodes, row[LEFT], given_loads, p.loads)
     of_right = _loads(p.nodes, row[RIGHT], given_loads, p.loads)
     kept = span(p.kept, row[BEGIN], p.kept.size - row[BEGIN])
-    spread(p.programs, row[DOWN], row[END], p.lists, right, kept, outer, of_left, of_right, p.scratch)
+    spread_values(p.programs, row[DOWN], row[END], p.lists, right, kept, outer, of_left, of_right, p.scratch)
 
 
 @kernel
-def solve(plan, given, root, given_loads):
+def solve_by_intervals(plan, given, root, given_loads):
     """Find accelerations of the inboard bodies and loads on the open ones of this rank's intervals, after `expect`.
 
     All ranks call. `given_loads` [count * (inboard + open) * 6] is written: of each the accelerations, then the loads.
@@ -210,7 +210,7 @@ class ScheduledAssembly(DirectCoupling):
     def product(self, values: Floats, root: Floats) -> Floats:
         """Find the boundary values of this rank's intervals, as `coupling.base.Solve`; all ranks call."""
         expect(self._messages.data)
-        solve(self.plan, values.reshape(-1), root, self._loads.reshape(-1))
+        solve_by_intervals(self.plan, values.reshape(-1), root, self._loads.reshape(-1))
         return self._loads
 
 
@@ -286,7 +286,7 @@ class _Layout:
         self._receives.append((kind == RECEIVE_LOADS, begin, count, other, tag))
 
     def receives(self) -> Iterator[tuple[Floats, int, int]]:
-        """What `Receives` is given."""
+        """Arguments of `Receives`."""
         for of_loads, begin, count, other, tag in self._receives:
             yield (self.loads if of_loads else self.values)[begin : begin + count], other, tag
 

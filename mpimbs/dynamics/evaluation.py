@@ -37,7 +37,7 @@ from mpimbs.sweep.structure import BOUNDARY, TURNING
 Floats = npt.NDArray[np.float64]
 
 
-class FarEnds:
+class RemoteEnds:
     """Brings motions of bodies at which loops end to where the loops' other ends are; all ranks make and call it.
 
     An end whose other one no rank has gets its own motion: so the share of one rank among many is timed.
@@ -181,10 +181,10 @@ class Evaluation:
         self.rank = self._table.data
         self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
         self._measure = MEASURE[part.width]
-        self._far_ends = FarEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
+        self._remote_ends = RemoteEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
         # Where loops end elsewhere, or bodies hang on others elsewhere, the motions of these are needed.
         hangs = isinstance(part, Intervals) and part.hangs
-        self.placed = self._far_ends is not None and (self._far_ends.any or hangs)
+        self.placed = self._remote_ends is not None and (self._remote_ends.any or hangs)
         self.in_phases = external.any or self._solve is not None or self.placed
         self.no_tau = np.zeros(0)
 
@@ -261,20 +261,20 @@ class Evaluation:
         self._measure(self._part.plan, q, u, 0)
 
     def place_loops(self, q: Floats, u: Floats) -> None:
-        """Find the motions of what this rank's bodies hang on, and of the far ends of their loops."""
+        """Find the motions of what this rank's bodies hang on, and of the ends elsewhere of their loops."""
         part, scan = self._part, self._motions
-        assert isinstance(part, Intervals) and self._far_ends is not None
+        assert isinstance(part, Intervals) and self._remote_ends is not None
         if part.hangs:
             before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
             part.place_boundaries(before, q, u)
-        if self._far_ends.any:
+        if self._remote_ends.any:
             self._measure(part.plan, q, u, 1)
-            self._far_ends()
+            self._remote_ends()
 
     @property
     def _placing(self) -> float:
         """Time spent so far in messages to place loops (s), and others alike."""
-        return self._motions.seconds + (self._far_ends.seconds if self._far_ends is not None else 0.0)
+        return self._motions.seconds + (self._remote_ends.seconds if self._remote_ends is not None else 0.0)
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.
@@ -335,6 +335,6 @@ class Evaluation:
         """Free what MPI holds, before the communicator is."""
         self._turns.close()
         self._motions.close()
-        if self._far_ends is not None:
-            self._far_ends.close()
+        if self._remote_ends is not None:
+            self._remote_ends.close()
         self._coupling.close()

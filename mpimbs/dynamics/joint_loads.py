@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,16 @@ from mpimbs.base.arguments import check_time
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import Acted
-from mpimbs.dynamics.loops import ClosedLoops
+from mpimbs.dynamics.loops import CarriedLoads, ClosedLoops
 from mpimbs.dynamics.operators.inverse import InverseDynamics, loads_received, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.model import System
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.intervals import Intervals
+
+if TYPE_CHECKING:
+    from mpimbs.closure.redundant_loads import Actuation
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,18 +88,24 @@ class JointLoads:
         InputError, SimulationError
             As `accelerations`.
         """
+        return self.joints_and_loops(q, u, tau, t).joints
+
+    def joints_and_loops(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> CarriedLoads:
+        """Give the loads of joints, as `joint_loads`, and those of loops, by the same evaluation."""
         q, u, tau = self._divided.agreed(q, u, tau, t=t)
         if self._loops is not None:
             self._loops.warn_of_open(q, u, t)
         _, acted = self._accelerate(q, u, tau, t)
-        return self.carried(*self._divided.followed(t, q, u), acted, tau)
+        return self.after(*self._divided.followed(t, q, u), acted, tau)
 
-    def carried(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> Floats:
-        """Give the loads of `joint_loads`, in the state of the evaluation just made, which gave `acted`."""
+    def after(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> CarriedLoads:
+        """Give the loads in the state of the evaluation just made, which gave `acted`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         self._find_loads(q, u)
         given = q, u, forces, self._divided.evaluation.turns
-        return self._loops.joint_loads(*given) if self._loops else self._divided.subchains.joint_loads(*given)
+        if self._loops is not None:
+            return self._loops.joint_loads(*given)
+        return CarriedLoads(self._divided.subchains.joint_loads(*given), None)
 
     def _find_loads(self, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
@@ -175,7 +185,7 @@ class JointLoads:
 
         Through loops and gears many forces, with as many loads of these, do the same. Those of least norm are given, in
         N m and, of slides, N times the system's size; or the forces of joints that have actuators. The loads that loops
-        then carry are `loops.loads`. State and `udot` have to be such as the loops allow.
+        then carry are given by `actuation`. State and `udot` have to be such as the loops allow.
 
         Parameters
         ----------
@@ -193,7 +203,7 @@ class JointLoads:
             them; joints that can't make the motion; given motions beside loops.
         """
         if self._loops is not None:
-            return self._through_loops(q, u, udot, t, actuated)
+            return self.actuation(q, u, udot, t, actuated).tau
         if actuated is not None:
             raise InputError("actuated: the system has no loops, so every joint needs the force that it needs")
         if self._divided.comm.size == 1:
@@ -208,17 +218,25 @@ class JointLoads:
             forces[self._divided.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
         return self._inverse.needed(q, u, udot, forces, boundary)
 
-    def _through_loops(self, q: Floats, u: Floats, udot: Floats, t: float, actuated: Sequence[str] | None) -> Floats:
-        """Inverse dynamics of a system with loops: what the sweeps leave to the loops' loads and the forces."""
+    def actuation(
+        self, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None
+    ) -> Actuation:
+        """Give the forces of `inverse_dynamics` of a system with loops, the loads that loops carry then, and whether no
+        other forces of these joints do the same.
+
+        Arguments and errors as of `inverse_dynamics`.
+        """
         loops, system = self._loops, self._divided.system
-        assert loops is not None
+        if loops is None:
+            raise InputError("actuation: the system has no loops; see `inverse_dynamics`")
         q, u, udot = self._divided.agreed(q, u, udot, "udot", t)
         if self._divided.follows:
             raise InputError("inverse dynamics through loops is for joints that follow no motion: see `drive_forces`")
         acting = None if actuated is None else together(self._divided.comm, lambda: _speeds_of(system, actuated))
         if wrong := loops.opened(q, u):
             raise InputError(wrong)
-        self.joint_loads(q, u, t=t)
+        carried = self.joints_and_loops(q, u, t=t).loops
+        assert carried is not None
         needed = self.residual(q, u, udot, t=t)
         if needed.loops > OPENING:
             raise InputError(
@@ -228,8 +246,7 @@ class JointLoads:
         whole, force = self._divided.gather_q(q), self._divided.gather_u(needed.forces)
         found = on_root(
             self._divided.comm,
-            lambda: None if whole is None or force is None else loops.actuated(whole, force, loops.loads, acting),
+            lambda: None if whole is None or force is None else loops.actuated(whole, force, carried, acting),
         )
-        tau, loops.loads, loops.unique = self._divided.comm.bcast(found)
-        part: Floats = tau[self._divided.gather_u.part].copy()
-        return part
+        of_all: Actuation = self._divided.comm.bcast(found)
+        return of_all._replace(tau=of_all.tau[self._divided.gather_u.part].copy())

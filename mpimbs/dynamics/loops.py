@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,23 @@ DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may chan
 REFINEMENTS = 4  # at the most, of one evaluation
 
 
+class CarriedLoads(NamedTuple):
+    """The loads that joints and loops carry in a state.
+
+    Attributes
+    ----------
+    joints : array [n, 6]
+        On this rank's bodies through their inboard joints; see `JointLoads.joint_loads`.
+    loops : array [loops, 6] or None
+        The same on all ranks: moment (N m) about and force (N) at the joint frame's origin on the second body, on that
+        body and in its frame; the first receives the opposite. Of least norm, where constraints are redundant and other
+        loads would do the same. None of a system without loops.
+    """
+
+    joints: Floats
+    loops: Floats | None
+
+
 class ClosedLoops:
     """The loops of a system; all ranks call its methods together.
 
@@ -66,13 +83,6 @@ class ClosedLoops:
         Whether evaluations of open states are no longer told; may be set.
     refining : bool
         Whether evaluations are refined (`refine`), for that has changed some; may be set.
-    loads : array [loops, 6]
-        What the loops of the system carry, as `Dynamics.joint_loads` found it last; the same on all ranks. Moment (N m)
-        about and force (N) at the joint frame's origin on the second body, on that body and in its frame; the first
-        receives the opposite. Of least norm, where constraints are redundant and other loads would do the same. After
-        `Dynamics.inverse_dynamics` what they carry then.
-    unique : bool
-        Whether no other forces of the joints that were named do what those of `Dynamics.inverse_dynamics` do.
     """
 
     def __init__(self, divided: DividedSystem) -> None:
@@ -82,11 +92,10 @@ class ClosedLoops:
         self._names = [loop.name for loop in divided.system.loops]
         self.driven = any(loop.acts for _, loop in divided.system.loop_joints)
         self.evaluations, self.refining = 0, False
-        self.warned, self.unique = False, True
+        self.warned = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
         direct, shared = isinstance(divided.coupling, ScheduledAssembly), len(divided.cuts) == divided.comm.size + 1
         self._refines = direct and shared
-        self.loads = np.zeros((len(self._names), 6))
 
     @property
     def numbers(self) -> Integers:
@@ -333,8 +342,8 @@ class ClosedLoops:
             "are long enough"
         )
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> Floats:
-        """Give what this rank's bodies receive through their inboard joints [n, 6], and find the `loads` of the loops.
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> CarriedLoads:
+        """Give the loads of this rank's inboard joints and of all loops.
 
         After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
@@ -353,8 +362,7 @@ class ClosedLoops:
             found, moved = told
         divided.comm.Bcast(found)
         divided.comm.Bcast(moved)
-        self.loads = found
-        return joints + moved[divided.bodies]
+        return CarriedLoads(joints + moved[divided.bodies], found)
 
     def actuated(self, q: Floats, needed: Floats, carried: Floats, acting: Any = None) -> Actuation:
         """Give the forces that a motion needs beside what loops carry, and what they carry then; on rank 0.

@@ -18,15 +18,15 @@ from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
 from mpimbs.parts.bodies.absolute import act_on_absolute, outward_of_absolute
-from mpimbs.parts.bodies.halved import (
+from mpimbs.parts.bodies.dca_bodies import (
     inward_of_bodies,
     motion_of_bodies,
-    none_ahead,
+    none_early,
     outward_of_bodies,
 )
 from mpimbs.parts.open_bodies import join_open_motions, join_open_turns
 from mpimbs.parts.sequence import (
-    ahead_of_all,
+    early_of_all,
     inward_of_all,
     inward_of_intervals,
     measure_intervals,
@@ -43,7 +43,7 @@ MOTION, INWARD, COUPLING, OUTWARD, PHASES = range(5)  # the last is their number
 
 
 class Rank(NamedTuple):
-    """What an evaluation is given on a rank."""
+    """Arguments of a compiled evaluation on a rank."""
 
     part: Integers  # the table of its sweeps; begins with `sweep.structure.Handles`
     scan: Integers  # of turns
@@ -68,14 +68,14 @@ _MESSAGES = schema(Coupled).messages
 
 
 @kernel(inline=True)
-def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
+def _phases(zero, motion, join, early, inward, solve, outward, rank, first, last, q, u, tau, udot, rates):
     """Run the phases from `first` to the one before `last`.
 
     Parameters
     ----------
-    motion, ahead, inward, outward : kernels
-        The passes of the rank's part: from a state to its boundary turn; inertias that go ahead of it; the equations of
-        its subchains; the accelerations.
+    motion, early, inward, outward : kernels
+        The passes of the rank's part: from a state to its boundary turn; inertias that are swept before it; the
+        equations of its subchains; the accelerations.
     join : kernel
         Joins the turns of two parts.
     solve : kernel
@@ -97,7 +97,7 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last
     if tau.size != 0 and tau.size != r.nu:
         return False
     handles = read(r.part, HANDLES)
-    went_ahead = r.alone == 0 and r.overlap != 0
+    swept_early = r.alone == 0 and r.overlap != 0
     began = clock() if r.timed != 0 else 0.0
     if first <= MOTION < last:
         if r.alone == 0:
@@ -107,12 +107,12 @@ def _phases(zero, motion, join, ahead, inward, solve, outward, rank, first, last
         motion(zero, r.part, q, u)
         if r.alone == 0:
             begin_scan(r.scan, join, handles.turn)
-            if went_ahead:
-                ahead(zero, r.part)
+            if swept_early:
+                early(zero, r.part)
             end_scan(r.scan, join)
         began = _lap(r, MOTION, began)
     if first <= INWARD < last:
-        inward(zero, r.part, q, u, tau, scanned(r.scan), went_ahead)
+        inward(zero, r.part, q, u, tau, scanned(r.scan), swept_early)
         began = _lap(r, INWARD, began)
     if first <= COUPLING < last:
         solve(r.coupling, handles.blocks, r.root, handles.loads)
@@ -138,27 +138,27 @@ def _unsolved(coupling, blocks, root, loads):
     """Nothing: Python calls what solves."""
 
 
-# Motion, join, ahead, inward, solve and outward of `_phases`, of couplings.
-_BODIES = motion_of_bodies, join_turn, none_ahead, inward_of_bodies, dca.solve, outward_of_bodies
+# Motion, join, early, inward, solve and outward of `_phases`, of couplings.
+_BODIES = motion_of_bodies, join_turn, none_early, inward_of_bodies, dca.solve_by_dca, outward_of_bodies
 _OF_PHASES = {
-    "dcae": (motion_of_all, join_turn, ahead_of_all, inward_of_all, dcae.solve, outward_of_all),
-    "pcg": (motion_of_all, join_turn, ahead_of_all, inward_of_all, _unsolved, outward_of_all),
+    "dcae": (motion_of_all, join_turn, early_of_all, inward_of_all, dcae.solve_by_dcae, outward_of_all),
+    "pcg": (motion_of_all, join_turn, early_of_all, inward_of_all, _unsolved, outward_of_all),
     "dca": _BODIES,
     "dca-terminal": _BODIES,
     "intervals": (
-        *(motion_of_intervals, join_open_turns, none_ahead),
-        *(inward_of_intervals, intervals.solve, outward_of_intervals),
+        *(motion_of_intervals, join_open_turns, none_early),
+        *(inward_of_intervals, intervals.solve_by_intervals, outward_of_intervals),
     ),
     "cut intervals": (
-        *(motion_of_intervals, join_open_turns, none_ahead),
+        *(motion_of_intervals, join_open_turns, none_early),
         *(inward_of_intervals, _unsolved, outward_of_intervals),
     ),
     "augmented": (
-        *(motion_of_intervals, join_open_turns, none_ahead),
+        *(motion_of_intervals, join_open_turns, none_early),
         *(act_on_absolute, _unsolved, outward_of_absolute),
     ),
 }
-_NAMES = ("motion", "join", "ahead", "inward", "solve", "outward")
+_NAMES = ("motion", "join", "early", "inward", "solve", "outward")
 # What couplings evaluate by, by the number of lanes.
 _KERNELS = {
     name: with_constants(_phases, re.sub(r"\W", "_", name), **dict(zip(_NAMES, given, strict=True)))

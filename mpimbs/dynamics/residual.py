@@ -41,7 +41,7 @@ NONE = np.zeros((0, 6))
 
 
 class Bounds(NamedTuple):
-    """What right accelerations never leave, in terms of `Residual`.
+    """Residuals that right accelerations never exceed, in terms of `Residual`.
 
     Rounding leaves less than 1e-15 of the forces in most systems, and of the loops less than 1e-13 where their
     constraints are independent; among random systems, with masses that differ by 1e10 and constraints that hardly
@@ -61,7 +61,7 @@ LOST = Bounds(1e-11, 1e-9)  # more is not the rounding of masses that are alike
 
 
 class Residual(NamedTuple):
-    """What is left of the equations of motion; the same on every rank, but for `forces`.
+    """The residual of the equations of motion; the same on every rank, but for `forces`.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Residual(NamedTuple):
 
 
 class Evaluated(Protocol):
-    """What evaluates a system, as `DividedSystem` does."""
+    """The methods of `DividedSystem` that a residual calls."""
 
     @property
     def comm(self) -> MPI.Comm: ...
@@ -152,7 +152,7 @@ class Evaluated(Protocol):
 
 
 class Closed(Protocol):
-    """What keeps loops closed, as `ClosedLoops` does."""
+    """The methods of `ClosedLoops` that a residual calls."""
 
     def dropped(self) -> tuple[int, str]:
         """See `ClosedLoops.dropped`."""

@@ -57,7 +57,7 @@ class Selection(NamedTuple):
 
     @property
     def partial(self) -> dict[str, Integers]:
-        """Of the quantities that samples have of some bodies: of which."""
+        """The bodies of each quantity that samples have of some bodies only."""
         return {name: bodies for name, bodies in self.bodies.items() if bodies is not None}
 
     def rows(self, name: str, system: System) -> Integers | None:

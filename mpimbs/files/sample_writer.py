@@ -39,7 +39,7 @@ class SampleWriter:
     path : Path
         Of the output.
     widths : dict of str to int
-        How many numbers of a sample this rank has, by dataset: stretches of the model's order.
+        How many numbers of a sample this rank has, by dataset: blocks of the model's order.
     units : dict of str to int
         How many of them stay together, where these are several.
 
@@ -86,7 +86,7 @@ class SampleWriter:
         return self._comm.rank == 0 and (late or (self._count + 1) * self._bytes > FLUSH_BYTES)
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
-        """Take a sample: this rank's stretches of it, and what all ranks have; then write, if this is due."""
+        """Take a sample: this rank's blocks of it, and what all ranks have; then write, if this is due."""
         with undisturbed():
             for name, values in own.items():
                 self._own[name].append(np.array(values).ravel())

@@ -41,7 +41,7 @@ class Samples:
     comm : MPI.Comm
         Must outlive it.
     widths : dict of str to int
-        How many numbers of a sample this rank has, by their names in the output file: stretches of the model's order.
+        How many numbers of a sample this rank has, by their names in the output file: blocks of the model's order.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Samples:
         return False
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
-        """Take a sample: this rank's stretches of it, and what all ranks have, by their names in the file."""
+        """Take a sample: this rank's blocks of it, and what all ranks have, by their names in the file."""
         whole = {name: gather(np.ravel(own[name])) for name, gather in self._gathers.items()}
         if not self._root:
             return

@@ -35,7 +35,7 @@ LENGTH, RATE, ELASTIC, TENSION, FOUND = range(5)  # what is found of one; the la
 
 
 @kernel
-def stretch(zero, ends, pairs, laws, found, directions):
+def spring_tensions(zero, ends, pairs, laws, found, directions):
     """Write length (m), its rate (m/s), the elastic part of the tension and the tension (N) of springs, and directions.
 
     With the length l: elastic = k (l - rest), tension = elastic + d dl/dt. A rope has none where l <= rest, and no
@@ -74,7 +74,7 @@ def stretch(zero, ends, pairs, laws, found, directions):
 def pulls(zero, springs, signs, found, directions, force):
     """Write the force [n * 3] on each end of springs: `signs` [n] is 1 for a first end and -1 for a second.
 
-    `springs` [n] says of which spring it is an end; `found` and `directions` are as `stretch` wrote them.
+    `springs` [n] says of which spring it is an end; `found` and `directions` are as `spring_tensions` wrote them.
     """
     for j in range(springs.size):
         k = springs[j]
@@ -204,7 +204,9 @@ class ActingSprings:
         """Potential energy (J) of those that this rank counts, without functions; all ranks call."""
         self.find(motion)
         found = np.zeros_like(self._found)
-        stretch(0.0, self._ends.reshape(-1), self._pairs, self._laws, found.reshape(-1), self._directions.reshape(-1))
+        spring_tensions(
+            0.0, self._ends.reshape(-1), self._pairs, self._laws, found.reshape(-1), self._directions.reshape(-1)
+        )
         stiffness = self._laws.reshape(-1, LAW)[:, STIFFNESS]
         stored = 0.5 * found[:, ELASTIC] ** 2 / np.where(stiffness > 0.0, stiffness, 1.0)
         return float(stored[self._counted].sum())
@@ -218,7 +220,7 @@ class ActingSprings:
             A function failed; `LoadNotFiniteError`: a tension is not finite.
         """
         found, directions, force = (a.reshape(-1) for a in (self._found, self._directions, self._force))
-        stretch(0.0, self._ends.reshape(-1), self._pairs, self._laws, found, directions)
+        spring_tensions(0.0, self._ends.reshape(-1), self._pairs, self._laws, found, directions)
         for function, which in self._given:
             self._found[which, TENSION] = self._values(t, function, which)
         if self._told.any() and not self.lengths.all():
@@ -264,7 +266,7 @@ def _each_spring(function, lengths, rates, values):
 
 
 def _law(spring: Spring) -> tuple[float, ...]:
-    """The numbers of a spring, in the columns of `sweep.stretch`."""
+    """The numbers of a spring, in the columns of `spring_tensions`."""
     return spring.stiffness, spring.damping, spring.rest or 0.0, float(spring.tension_only)
 
 

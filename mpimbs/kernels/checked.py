@@ -96,9 +96,9 @@ def _install() -> None:
             return context.cast(builder, index, kind, arrayobj.types.intp)
         return wrapped(context, builder, kind, index, size)
 
-    def told(self: Any, builder: Any, status: Any) -> None:
+    def told(context: Any, builder: Any, status: Any) -> None:
         _recorded_by(builder, _I64(0), _I64(0), _I64(_NONE))
-        propagate(self, builder, status)
+        propagate(context, builder, status)
 
     def unknown(*given: Any, **named: Any) -> Any:
         return _with_nan(empty(*given, **named))

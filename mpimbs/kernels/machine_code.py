@@ -33,7 +33,7 @@ ROOM = 2**22  # bytes, that a process may want for what it compiles
 
 
 class Code(NamedTuple):
-    """What is kept of a function."""
+    """The parts of a compiled function that are kept."""
 
     returned: Any  # type
     needed: tuple[str, ...]  # symbols of the functions that it calls

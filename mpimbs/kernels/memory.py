@@ -247,7 +247,7 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 @kernel(inline=True)
-def fetch_ahead(array, first, count):
+def prefetch(array, first, count):
     """Ask for numbers `first` to `first` + `count` of an array, or as many as there are, to be brought near."""
     for i in range(first, min(first + count, array.size), _LINE):
         _prefetch(array, i)

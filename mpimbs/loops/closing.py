@@ -13,12 +13,12 @@ from mpimbs.kernels.lanes import load, store, width
 from mpimbs.kernels.memory import Floats, Integers, Rows, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, load18
 from mpimbs.kernels.widths import by_number
-from mpimbs.loops.asking import close_joints, drive_joints, place_geared
+from mpimbs.loops.acceleration_constraints import close_joints, drive_joints, place_geared
 from mpimbs.loops.loop_joints import ClosingJoints
 from mpimbs.spatial.rows import (
     ROW,
     add_row,
-    columns,
+    columns_of_part,
     load_columns,
     load_row,
     multiply_rows,
@@ -40,8 +40,8 @@ from mpimbs.sweep.walk import (
     walk_path_inward,
 )
 from mpimbs.values import fronts, lane_fronts
+from mpimbs.values.compression import compress, compressed_loads, compressed_size
 from mpimbs.values.fronts import C_ROW, COLUMNS, KEPT, NOISE_ROW, W_ROWS
-from mpimbs.values.settling import settle, settled_loads, settled_size
 from mpimbs.values.value import SIX, block_at, compliance_at, noise_at, transfer_at
 
 # Columns of the rows of events: what is done, to which front, of what length; then
@@ -49,17 +49,17 @@ from mpimbs.values.value import SIX, block_at, compliance_at, noise_at, transfer
 #   MOVE     the path: its first step in `paths`, how many they are; how many columns there are so far
 #   FOLD     which front is added, and its length; which groups: the first in `groups`, how many numbers
 #   CLOSE    the group, the slot of the body, where what is kept begins, the loop (-1: none)
-#   SETTLE   where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
+#   COMPRESS where groups, each with its loop, begin in `groups`; the slot, where what is kept begins, how many numbers
 #   REACT    the group, the step that it was moved past, where its columns E on that are
 KIND, FRONT, LENGTH, FIRST, SECOND, THIRD, FOURTH, GROUNDED = range(8)  # the last: whether the body is the world
-BEGIN, END, MOVE, FOLD, CLOSE, SETTLE, REACT = range(7)
+BEGIN, END, MOVE, FOLD, CLOSE, COMPRESS, REACT = range(7)
 # Of `aim`: factors of what is asked of the loops beside accelerations that keep them closed; and how many columns were
 # eliminated in an evaluation, redundant ones are not.
 SPEEDS, PLACES, BESIDE, FOUND = range(4)
 
 
 class LoopsPlan(NamedTuple):
-    """What the walks over a tree with loops are given beside its steps."""
+    """Arguments about loops of the walks over a tree, beside its steps."""
 
     joints: ClosingJoints
     events: Rows  # [events, 8]: the columns above, in the order of the walk inward
@@ -83,14 +83,14 @@ class LoopsPlan(NamedTuple):
 LOOPS = schema(LoopsPlan)
 
 
-_clear_front = by_number(fronts.clear_front, lane_fronts.clear_front)
-_add_end = by_number(fronts.add_end, lane_fronts.add_end)
-_fold = by_number(fronts.fold, lane_fronts.fold)
-_dot = by_number(fronts.dot_rows, lane_fronts.dot_rows)
-_add_unseen = by_number(fronts.add_unseen, lane_fronts.add_unseen)
-_add_freedom = by_number(fronts.add_freedom, lane_fronts.add_freedom)
-_eliminate = by_number(fronts.eliminate, lane_fronts.eliminate)
-_found_loads = by_number(fronts.found_loads, lane_fronts.found_loads)
+_clear_front = by_number(fronts.clear_front, lane_fronts.clear_front_lanes)
+_add_end = by_number(fronts.add_end, lane_fronts.add_end_lanes)
+_fold = by_number(fronts.fold, lane_fronts.fold_lanes)
+_dot = by_number(fronts.dot_rows, lane_fronts.dot_lanes)
+_add_unseen = by_number(fronts.add_unseen, lane_fronts.add_unseen_lanes)
+_add_freedom = by_number(fronts.add_freedom, lane_fronts.add_freedom_lanes)
+_eliminate = by_number(fronts.eliminate, lane_fronts.eliminate_lanes)
+_found_loads = by_number(fronts.found_loads, lane_fronts.found_loads_lanes)
 
 
 @kernel(inline=True)
@@ -133,7 +133,7 @@ def _ease(zero, loops, structure, work, path):
 def _move(zero, loops, structure, work, front, length, moved, path):
     """Move the first columns of a front inward along a path, over what the walk has left."""
     ease = _ease(zero, loops, structure, work, path)
-    for first in range(0, moved, columns(zero) if width(zero) > 1 else ROW):
+    for first in range(0, moved, columns_of_part(zero) if width(zero) > 1 else ROW):
         if first % ROW >= loops.used:
             continue
         state = (
@@ -191,19 +191,19 @@ def _kept(zero, loops, event, length):
 
 
 @kernel(inline=True)
-def _settle(zero, loops, work, event, front, length):
+def _compress(zero, loops, work, event, front, length):
     groups = span(loops.groups, event[FIRST], event[FOURTH])
     bare = span(work.junction, event[SECOND] * JUNCTION, 27)
-    kept = span(loops.kept, event[THIRD], settled_size(length // ROW, groups.size // 2))
-    loops.aim[FOUND] += settle(front, length, groups, bare, kept, loops.lever[0])
+    kept = span(loops.kept, event[THIRD], compressed_size(length // ROW, groups.size // 2))
+    loops.aim[FOUND] += compress(front, length, groups, bare, kept, loops.lever[0])
 
 
 @kernel(inline=True)
-def _settled_loads(zero, loops, work, event, x, length):
+def _compressed_loads(zero, loops, work, event, x, length):
     groups = span(loops.groups, event[FIRST], event[FOURTH])
     acceleration = span(work.junction, event[SECOND] * JUNCTION + HANDED_ON, 6)
-    kept = span(loops.kept, event[THIRD], settled_size(length // ROW, groups.size // 2))
-    settled_loads(kept, length, groups, acceleration, x)
+    kept = span(loops.kept, event[THIRD], compressed_size(length // ROW, groups.size // 2))
+    compressed_loads(kept, length, groups, acceleration, x)
     for at in range(0, groups.size, 2):
         _note_loads(zero, loops, groups[at + 1], x, groups[at])
 
@@ -230,9 +230,9 @@ def _close_inward(zero, loops, structure, work, first, last):
             grounded = event[GROUNDED] != 0
             found = _eliminate(zero, front, length, event[FIRST], bare, kept, grounded, loops.used)
             loops.aim[FOUND] += found
-        elif kind == SETTLE:
+        elif kind == COMPRESS:
             if width(zero) == 1:
-                _settle(zero, loops, work, event, front, length)
+                _compress(zero, loops, work, event, front, length)
         elif kind == REACT:
             if width(zero) == 1:
                 _react(loops, work, event, front, length)
@@ -284,8 +284,8 @@ def _close_outward(zero, loops, structure, work, first, last):
             kept = _kept(zero, loops, event, length)
             _found_loads(zero, kept, length, event[FIRST], acceleration, x, event[GROUNDED] != 0, loops.used)
             _note_loads(zero, loops, event[FOURTH], x, event[FIRST])
-        elif kind == SETTLE and width(zero) == 1:
-            _settled_loads(zero, loops, work, event, x, length)
+        elif kind == COMPRESS and width(zero) == 1:
+            _compressed_loads(zero, loops, work, event, x, length)
 
 
 @kernel(inline=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.loops.closing import BEGIN, CLOSE, END, FOLD, MOVE, REACT, SETTLE
+from mpimbs.loops.closing import BEGIN, CLOSE, COMPRESS, END, FOLD, MOVE, REACT
 from mpimbs.loops.loop_events import Closings, LoopEvent
 from mpimbs.loops.loop_joints import CLOSURE, MINUS_S
 from mpimbs.loops.loop_table import AT_WORLD
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.structure import FIRST_U, LAST_U, SINK
+from mpimbs.values.compression import compressed_size
 from mpimbs.values.fronts import front_size, kept_size
-from mpimbs.values.settling import settled_size
 from mpimbs.values.value import SIX
 
 Integers = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ class EventTables:
         self.lengths = [ROW * front.most for front in closings.fronts]
         self.where = [-1] * len(self.lengths)
         self._rooms = _Rooms()
-        for front in closings.of_strips:
+        for front in closings.of_looped_tiles:
             self.where[front] = self._rooms.take(front_size.py_func(closings.fronts[front].most))
         m = len(made.structure.steps)
         self._found: list[tuple[int, ...]] = []
@@ -112,12 +112,12 @@ class EventTables:
         elif event.kind == FOLD:
             at, other = self.where[event.other], self.lengths[event.other]
             self._found.append((FOLD, *front, at, other, *self._paired(event.pairs), grounded))
-            if event.other not in closings.of_strips:
+            if event.other not in closings.of_looped_tiles:
                 self._rooms.give(at, front_size.py_func(other // ROW))
-        elif event.kind == SETTLE:
+        elif event.kind == COMPRESS:
             first, size = self._paired(event.pairs)
-            self._found.append((SETTLE, *front, first, self._slot(event.numbers[0]), self.kept, size, 0))
-            self.kept += settled_size.py_func(length // ROW, len(event.pairs))
+            self._found.append((COMPRESS, *front, first, self._slot(event.numbers[0]), self.kept, size, 0))
+            self.kept += compressed_size.py_func(length // ROW, len(event.pairs))
         elif event.kind == CLOSE:
             group, on, loop = event.numbers
             noted = loop if 0 <= loop < count else -1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.loops.closing import BEGIN, CLOSE, END, FOLD, MOVE, REACT, SETTLE
+from mpimbs.loops.closing import BEGIN, CLOSE, COMPRESS, END, FOLD, MOVE, REACT
 from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.model.contents import Contents
 from mpimbs.sweep.build import Build
@@ -22,7 +22,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Tree(NamedTuple):
-    """How the bodies of an interval hang together.
+    """The tree that the bodies of an interval make.
 
     Attributes
     ----------
@@ -67,8 +67,8 @@ class _Front:
         return self.groups[loop]
 
 
-class FromStrip(NamedTuple):
-    """What a strip's lane hands to the body that it hangs on.
+class FromLoopedTile(NamedTuple):
+    """The columns that a looped tile's lane hands to the body that it hangs on.
 
     Attributes
     ----------
@@ -108,14 +108,14 @@ class Closings:
     open_bodies : array
         Bodies on which others hang elsewhere: what acts on them is open, too, numbered behind the loops; behind these
         is what is left of several loops to the world.
-    strips : sequence of FromStrip, optional
+    looped_tiles : sequence of FromLoopedTile, optional
         What lanes hand over, whose bodies are none of the tree's.
 
     Attributes
     ----------
     by_body : dict of int to list of LoopEvent
         What is done when the walk inward has gone past the first step of a body; -1: before it begins.
-    of_strips : list of int
+    of_looped_tiles : list of int
         The fronts that lanes hand over: written before the walk begins, and never by `BEGIN`.
     fronts : list of _Front
     closed_at : dict of int to int
@@ -125,7 +125,12 @@ class Closings:
     """
 
     def __init__(
-        self, tree: Tree, ends: Integers, gears: Integers, open_bodies: Integers, strips: Sequence[FromStrip] = ()
+        self,
+        tree: Tree,
+        ends: Integers,
+        gears: Integers,
+        open_bodies: Integers,
+        looped_tiles: Sequence[FromLoopedTile] = (),
     ) -> None:
         self._tree, self._loops = tree, len(ends)
         self._geared: dict[int, list[int]] = {}  # of bodies, the ends of gears on them
@@ -134,7 +139,7 @@ class Closings:
         ends = np.concatenate((ends, np.stack((open_bodies, np.full(len(open_bodies), ELSEWHERE)), axis=1)))
         self._to_world = {int(loop) for loop in np.flatnonzero((ends == AT_WORLD).any(axis=1))}
         self._numbered = self.behind_bodies = len(ends)
-        self.settled_at: list[int] = []
+        self.compressed_at: list[int] = []
         self.by_body: dict[int, list[LoopEvent]] = {}
         self.fronts: list[_Front] = []
         self.closed_at: dict[int, int] = {}
@@ -145,14 +150,18 @@ class Closings:
         self._firsts: dict[int, list[LoopEvent]] = {}  # how fronts begin that nothing is handed to
         self.grounded: set[int] = set()  # fronts of the world
         self._met = set(self._to_world)  # loops whose ends have come together
-        self.of_strips: list[int] = []
+        self.of_looped_tiles: list[int] = []
         handed: dict[int, list[_Handed]] = {}
-        for strip in strips:
-            front = _Front(len(self.fronts), {loop: group for group, loop in enumerate(strip.loops)}, len(strip.loops))
+        for looped_tile in looped_tiles:
+            front = _Front(
+                len(self.fronts), {loop: group for group, loop in enumerate(looped_tile.loops)}, len(looped_tile.loops)
+            )
             self.fronts.append(front)
-            self.of_strips.append(front.number)
-            if strip.loops:
-                handed.setdefault(strip.parent, []).append(_Handed(front, [], strip.place, strip.behind))
+            self.of_looped_tiles.append(front.number)
+            if looped_tile.loops:
+                handed.setdefault(looped_tile.parent, []).append(
+                    _Handed(front, [], looped_tile.place, looped_tile.behind)
+                )
         self._walk(handed)
 
     def _walk(self, handed: dict[int, list[_Handed]]) -> None:
@@ -212,7 +221,7 @@ class Closings:
         if not handed and not own:
             return None
         handed = sorted(handed, key=lambda each: -each.place)
-        if handed and body >= 0 and handed[0].front.number not in self.of_strips:  # what comes in first goes on
+        if handed and body >= 0 and handed[0].front.number not in self.of_looped_tiles:  # what comes in first goes on
             front, begins = handed[0].front, []
         else:
             front = _Front(len(self.fronts))
@@ -240,7 +249,7 @@ class Closings:
                 self.closed_at[loop] = body
             worldly = [loop for loop in front.groups if loop in self._to_world and self._has_met(body, loop)]
             if body >= 0 and len(worldly) > 1:
-                events.append(self._settle(front, body, worldly))
+                events.append(self._compress(front, body, worldly))
             self.by_body.setdefault(behind, []).extend(events)
         return front
 
@@ -254,7 +263,7 @@ class Closings:
             events.append(LoopEvent(END, front.number, (front.group_of(loop), end)))
         return events
 
-    def _settle(self, front: _Front, body: int, loops: list[int]) -> LoopEvent:
+    def _compress(self, front: _Front, body: int, loops: list[int]) -> LoopEvent:
         """Bring what is left of loops to the world into one group.
 
         What is eliminated there ties the body to the world, and all that is open beside it: other loops are from now on
@@ -265,8 +274,8 @@ class Closings:
         self._to_world.update(loop for loop in front.groups if loop < self._loops or loop >= self.behind_bodies)
         self._met.add(self._numbered)
         self._numbered += 1
-        self.settled_at.append(body)
-        return LoopEvent(SETTLE, front.number, (body,), pairs=tuple(pairs))
+        self.compressed_at.append(body)
+        return LoopEvent(COMPRESS, front.number, (body,), pairs=tuple(pairs))
 
     def is_to_world(self, loop: int) -> bool:
         """Whether a number is that of a loop to the world, or of what is left of some."""
@@ -280,7 +289,9 @@ class Closings:
     @property
     def slotted(self) -> Integers:
         """The bodies here at which loops are closed."""
-        return np.unique([body for body in (*self.closed_at.values(), *self.settled_at) if body >= 0]).astype(np.int64)
+        return np.unique([body for body in (*self.closed_at.values(), *self.compressed_at) if body >= 0]).astype(
+            np.int64
+        )
 
 
 def closings_of(
@@ -289,13 +300,13 @@ def closings_of(
     made: Build,
     inboard: Integers,
     open_bodies: Integers,
-    strips: Sequence[FromStrip] = (),
+    looped_tiles: Sequence[FromLoopedTile] = (),
 ) -> Closings:
     """Find where loops are closed, given the bodies of each, which are gears, the bodies outside [k], -1 the world, and
-    the open bodies; and what strips hand over."""
+    the open bodies; and what looped tiles hand over."""
     places = np.empty(len(made.order), np.int64)
     places[made.order] = np.arange(len(made.order))
-    return Closings(Tree(made.parent, places, inboard.tolist()), ends, gears, open_bodies, strips)
+    return Closings(Tree(made.parent, places, inboard.tolist()), ends, gears, open_bodies, looped_tiles)
 
 
 def groups_of(

@@ -11,7 +11,7 @@ which j1 turns in the first step, the sliding velocity v of the joint in a, and 
 
     s = C^T (w x j + j1 x j2,  w x (w x r) + 2 w x v - w_b x (w_b x x))
 
-A gear is among them, though no joint; see `loops.asking`.
+A gear is among them, though no joint; see `loops.acceleration_constraints`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import sqrt
 from mpimbs.kernels.memory import Floats, Rows
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.spatial.rows import ROW, add_row, columns, load_columns, scale_row, store_row
+from mpimbs.spatial.rows import ROW, add_row, columns_of_part, load_columns, scale_row, store_row
 from mpimbs.spatial.vectors import (
     add3,
     cross,
@@ -134,7 +134,7 @@ def turned_by(turns, relative):
 
 
 @kernel(inline=True)
-def rotation_vector(r):
+def rotation_vector_of_matrix(r):
     """Rotation vector (rad) of a rotation matrix, of length a, half a turn at the most; and (a / 2) / tan(a / 2).
 
     Of small turns sin(a) n is in what of the matrix is not symmetric. Near half a turn nothing is left of it but a
@@ -187,7 +187,7 @@ def _driven(count, drives, pitched, relative, angles, slid, speed, out):
         elif drives[at + ANGLE] >= 2.0:
             w, v = drives[at + REST], load3(0.0, drives, at + REST + 1)
             rest = quaternion_matrix((w, v[0], v[1], v[2]))
-            turned, half = rotation_vector(multiply(transpose(rest), relative))
+            turned, half = rotation_vector_of_matrix(multiply(transpose(rest), relative))
             away = dot3(unit, turned)
             pull = add3(pull, scale3(drives[at + SPRING] * away, unit))
         else:
@@ -319,7 +319,7 @@ def close_joint(zero, row, ends, subspace, a, b, root, out):
     leaves = rotate_back(t, angular) + rotate_back(t, linear)
     from_t_to_a, from_t_to_b = multiply(transpose(to_a), t), multiply(transpose(to_b), multiply(transpose(relative), t))
     arm_a, arm_b = rotate_back(to_a, arm_a), rotate_back(to_b, arm_b)
-    for first in range(0, row[CONSTRAINTS], columns(zero)):
+    for first in range(0, row[CONSTRAINTS], columns_of_part(zero)):
         _write_columns(zero, subspace, from_t_to_a, arm_a, -1.0, out, 0, first)
         _write_columns(zero, subspace, from_t_to_b, arm_b, 1.0, out, SIX, first)
         store_row(zero, out, MINUS_S + first, scale_row(-1.0, _weighted(zero, subspace, leaves, first)))
@@ -333,7 +333,7 @@ def measure_joint(row, ends, subspace, pitch, drives, a, b, out):
     angle = 0.0
     if row[PITCHED] or row[DRIVEN]:
         angle = atan2(first[0], first[1])
-    error, _ = rotation_vector(multiply(relative, transpose(turned)))
+    error, _ = rotation_vector_of_matrix(multiply(relative, transpose(turned)))
     if row[PITCHED]:
         angle += _TWO_PI * round((apart[2] / pitch - angle) / _TWO_PI)
         shift = (0.0, 0.0, pitch * angle)

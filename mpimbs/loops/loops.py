@@ -104,7 +104,7 @@ class LoopArrays:
     fronts : array
         Where walks keep what is open.
     far_item : int
-        Where the motion of the far end of the first loop is, among all.
+        Where the motion of the end elsewhere of the first loop is, among all.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LoopArrays:
         first, n, count, m = tables[0], len(tables), len(tables[0]), len(made.structure.steps)
         rows = _joint_rows(first, steps[0], m)
         geared = _geared(first, steps[0], rows, m + 1 + count)
-        # Behind the steps stand the world, of each loop the far end, and the ends of gears.
+        # Behind the steps stand the world, of each loop the end elsewhere, and the ends of gears.
         motions = np.zeros((m + 1 + count + len(geared), BOUNDARY, n))
         boundary = np.zeros((slots, BOUNDARY, n))
         motions[m:, [0, 4, 8]] = boundary[:, [0, 4, 8]] = 1.0
@@ -246,7 +246,7 @@ def ends_here(bodies: Integers, steps: Integers) -> Integers:
 
 
 class Loops:
-    """What is told of the loops of a lane, or of those swept in doubles, and what they are told.
+    """The loops of a lane, or of those swept in doubles: their arrays, and the views that Python reads and writes.
 
     Parameters
     ----------

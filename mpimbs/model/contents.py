@@ -357,7 +357,7 @@ class Contents:
         return any(body.joint.motion is not None for segment in self.segments for body in segment.bodies)
 
     def likeness(self, lo: int, hi: int) -> tuple[object, ...]:
-        """Return a key that is the same for two stretches of bodies only if their columns are, but for `first`."""
+        """Return a key that is the same for two blocks of bodies only if their columns are, but for `first`."""
         if self.apart:
             return lo, hi
         parents, bodies, rows = self.segments.expand(lo, hi)

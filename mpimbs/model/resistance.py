@@ -146,18 +146,18 @@ def _motions(joint: Joint) -> tuple[Floats, Floats]:
         coordinates = coordinates[step.turn + len(slides) :]
         frame = np.eye(3) if len(slides) > 1 or step.turn == 4 else _upright(z)
         shift = sum((d * frame[:, axis - 3] for d, axis in zip(distances, slides, strict=True)), np.zeros(3))
-        axes = [_carried(turned, shift) @ column for column in axes]
+        axes = [_moved(turned, shift) @ column for column in axes]
         for axis in step.axes:
             turn, slide = np.zeros(3), np.zeros(3)
             (slide if axis >= 3 else turn)[:] = turned.T @ frame[:, axis % 3] if step.turn != 4 else np.eye(3)[axis % 3]
             axes.append(np.append(turn, slide + joint.pitch * turn))
         position = position + rotation @ shift
         rotation = rotation @ turned
-    back = _carried(rotation, position)
+    back = _moved(rotation, position)
     return (np.stack(axes, axis=1) if axes else np.zeros((6, 0))), back
 
 
-def _carried(rotation: Floats, position: Floats) -> Floats:
+def _moved(rotation: Floats, position: Floats) -> Floats:
     """What takes motions to a frame that lies so in theirs [6, 6]."""
     return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ np.cross(np.eye(3), position), rotation.T]])
 

@@ -64,7 +64,7 @@ def greatest(comm: MPI.Comm, numbers: npt.ArrayLike) -> Floats:
     return found
 
 
-def largest(comm: MPI.Comm, *vectors: Floats) -> Floats:
+def largest_magnitudes(comm: MPI.Comm, *vectors: Floats) -> Floats:
     """Give the largest magnitude in each vector among all ranks, infinite where one has a NaN; all ranks call."""
     return greatest(comm, [np.abs(vector).max(initial=0.0) for vector in vectors])
 

@@ -22,7 +22,7 @@ FROM, TO, ALSO_TO, TAG, IS_LEFT = range(5)  # columns of a schedule
 
 
 class Exchanges(NamedTuple):
-    """What a butterfly is given in compiled code."""
+    """Arguments of a butterfly in compiled code."""
 
     posted: Posted  # a receive for each level
     schedule: Rows  # [levels, 8]: the columns above
@@ -107,7 +107,7 @@ def receive(plan, row, level):
 
 
 @kernel(inline=True)
-def halves(schedule, mine, theirs, level):
+def left_and_right(schedule, mine, theirs, level):
     """Give the values of the left and of the right group of a level, of which one is the rank's own."""
     if schedule[level, IS_LEFT]:
         return mine[level], theirs[level]

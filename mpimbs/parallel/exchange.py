@@ -15,7 +15,7 @@ from mpimbs.parallel.native import Channel, channel, free_tags, own_tags, send_o
 
 
 class Posted(NamedTuple):
-    """What begins the table of a plan whose receives are posted."""
+    """The first fields of the table of a plan whose receives are posted."""
 
     channel: Channel
     requests: Integers  # addresses of persistent ones
@@ -86,7 +86,7 @@ RANK, BEGIN, END = range(3)  # columns of `Swap.sends`
 
 
 class Swap(NamedTuple):
-    """What an exchange is given in compiled code."""
+    """Arguments of an exchange in compiled code."""
 
     posted: Posted
     to_others: Floats

@@ -30,7 +30,7 @@ _PATIENCE = 2.0  # s
 
 
 class Launch(NamedTuple):
-    """What a launcher says to the process that it starts."""
+    """The variables by which a launcher tells a process of its job."""
 
     variable: str  # of the environment, where it stands
     tasks: int

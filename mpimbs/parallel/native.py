@@ -53,7 +53,7 @@ _WTIME = _declare("MPI_Wtime", types.float64)
 
 
 class Channel(NamedTuple):
-    """What a compiled MPI call needs of a communicator."""
+    """The handles of a communicator for compiled MPI calls."""
 
     handles: Integers  # [3]: communicator, datatype of a double, the largest as an operation
     status: Integers  # room for an MPI_Status

@@ -50,18 +50,18 @@ class Gather:
         InputError
             On all ranks: the part of one is of another shape, or holds no real numbers.
         """
-        stretch = self._stretch(part)
+        block = self._block(part)
         whole = np.empty(sum(self._counts)) if self._comm.rank == 0 else None
-        self._comm.Gatherv(stretch, None if whole is None else (whole, self._counts))
+        self._comm.Gatherv(block, None if whole is None else (whole, self._counts))
         return whole
 
     def everywhere(self, part: npt.ArrayLike) -> Floats:
         """Give the whole, flat, on all ranks, of what `__call__` takes. All ranks call."""
-        stretch, whole = self._stretch(part), np.empty(sum(self._counts))
-        self._comm.Allgatherv(stretch, (whole, self._counts))
+        block, whole = self._block(part), np.empty(sum(self._counts))
+        self._comm.Allgatherv(block, (whole, self._counts))
         return whole
 
-    def _stretch(self, part: npt.ArrayLike) -> Floats:
+    def _block(self, part: npt.ArrayLike) -> Floats:
         """What this rank adds to the whole."""
         rows, given = self._order.rows, array_of(part)
         shape: tuple[int, ...] = (rows,) if self._width is None else (rows, self._width)
@@ -72,25 +72,25 @@ class Gather:
 
 
 class _Side(NamedTuple):
-    """What passes a rank's side of the border: which rows, rank after rank, and how many of each rank's."""
+    """The rows that pass a rank's side of the border, rank after rank, and how many of each rank's."""
 
     rows: Integers
     counts: Integers  # [P]
 
 
 class Reorder:
-    """Brings rows of which each rank has some into the model's order, of which each rank gets a stretch; and back.
+    """Brings rows of which each rank has some into the model's order, of which each rank gets a block; and back.
 
-    Where the ranks' rows are such stretches already nothing is done.
+    Where the ranks' rows are such blocks already nothing is done.
 
     Parameters
     ----------
     comm : MPI.Comm
         Must outlive it.
     counts : P ints
-        How many rows the stretch of each rank has.
+        How many rows the block of each rank has.
     where : array, optional
-        Where this rank's rows stand in the model's order; on all ranks, or on none: those of its stretch.
+        Where this rank's rows stand in the model's order; on all ranks, or on none: those of its block.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Reorder:
 
     @property
     def count(self) -> int:
-        """How many rows this rank's stretch has."""
+        """How many rows this rank's block has."""
         return self.counts[self._comm.rank]
 
     @property
@@ -118,16 +118,16 @@ class Reorder:
         return self.count if self._places is None else len(self._places)
 
     def __call__(self, rows: Floats) -> Floats:
-        """Give this rank's stretch [count, ...], from its rows [n, ...]; all ranks call."""
+        """Give this rank's block [count, ...], from its rows [n, ...]; all ranks call."""
         return rows if self._places is None else self._moved(rows, *self._sides)
 
-    def back(self, stretch: Floats) -> Floats:
-        """Give this rank's rows [n, ...], from its stretch [count, ...]; all ranks call."""
-        return stretch if self._places is None else self._moved(stretch, *self._sides[::-1])
+    def back(self, block: Floats) -> Floats:
+        """Give this rank's rows [n, ...], from its block [count, ...]; all ranks call."""
+        return block if self._places is None else self._moved(block, *self._sides[::-1])
 
     @cached_property
     def _sides(self) -> tuple[_Side, _Side]:
-        """The rows of this rank, by the rank in whose stretch they are; and those of its stretch, by whose they are."""
+        """The rows of this rank, by the rank in whose block they are; and those of its block, by whose they are."""
         comm, where = self._comm, np.asarray(self._places)
         owners = np.searchsorted(np.cumsum(self.counts), where, side="right")
         mine = _Side(np.argsort(owners, kind="stable"), np.bincount(owners, minlength=comm.size))

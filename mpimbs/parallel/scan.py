@@ -22,7 +22,7 @@ from mpimbs.parallel.exchange import expect
 
 
 class Scanned(NamedTuple):
-    """What a scan is given in compiled code."""
+    """Arguments of a scan in compiled code."""
 
     butterfly: Integers
     result: Floats  # [count]

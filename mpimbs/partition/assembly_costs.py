@@ -69,7 +69,7 @@ class OpenHandles(NamedTuple):
     ----------
     open : int64 array
         Bodies with children behind it.
-    hung : int64 array
+    outside : int64 array
         Bodies outside on which it hangs, the world left out.
     grounded : int64 array
         1 where something of it hangs on the world.
@@ -80,7 +80,7 @@ class OpenHandles(NamedTuple):
     """
 
     open: Integers
-    hung: Integers
+    outside: Integers
     grounded: Integers
     loops: Integers
     mixed: bool
@@ -88,12 +88,12 @@ class OpenHandles(NamedTuple):
     def of_groups(self, ends: Integers) -> OpenHandles:
         """Those of the groups that begin at some leaves, each as a leaf."""
         where = np.ix_(ends, ends)
-        return OpenHandles(self.open[where], self.hung[where], self.grounded[where], self.loops[where], self.mixed)
+        return OpenHandles(self.open[where], self.outside[where], self.grounded[where], self.loops[where], self.mixed)
 
     @property
     def doubles(self) -> Integers:
         """Numbers of the value of each group [leaves + 1, leaves + 1]."""
-        slots: Any = self.hung + self.grounded
+        slots: Any = self.outside + self.grounded
         opened: Any = self.open + self.loops
         return np.asarray(Room(slots, opened, opened, int(self.mixed)).size())
 
@@ -109,11 +109,11 @@ def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None
         Of the system in that order.
     """
     count = len(bounds)
-    opened, hung, grounded, crossing = (np.zeros((count, count), np.int64) for _ in range(4))
+    opened, outside, grounded, crossing = (np.zeros((count, count), np.int64) for _ in range(4))
     if order.is_chain:
         for k in range(1, count - 1):
             opened[:k, k] = 1
-            hung[k, k + 1 :] = 1
+            outside[k, k + 1 :] = 1
         grounded[0, 1:] = 1
     else:
         keys = np.sort((order.parents + 1) * (order.n + 1) + np.arange(order.n))
@@ -123,11 +123,11 @@ def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None
             bodies = np.append(tips, -1)
             children = keys[np.minimum(np.searchsorted(keys, (bodies + 1) * (order.n + 1) + place), order.n - 1)]
             following = np.where(children // (order.n + 1) == bodies + 1, children % (order.n + 1), order.n)
-            hung[k] = np.searchsorted(np.sort(following[:-1]), bounds)
+            outside[k] = np.searchsorted(np.sort(following[:-1]), bounds)
             grounded[k] = following[-1] < bounds
     if loops is not None:
         crossing = _crossing(np.searchsorted(bounds, loops.bodies, side="right") - 1, count)
-    return OpenHandles(opened, hung, grounded, crossing, loops is not None)
+    return OpenHandles(opened, outside, grounded, crossing, loops is not None)
 
 
 def _crossing(ends: Integers, count: int) -> Integers:
@@ -167,11 +167,11 @@ def join_seconds(costs, before, new, slots_right, grounded, loops_left, loops_ri
     loops_left, loops_right, loops_both : int
         Open loops of each and of both.
     """
-    hung = min(before, slots_right)
-    passing = slots_right - hung + grounded
+    outside = min(before, slots_right)
+    passing = slots_right - outside + grounded
     h, n = before + loops_left, new + loops_right if passing == 0 else 0
     seconds = costs[2]
-    for _ in range(hung):
+    for _ in range(outside):
         seconds += costs[3] + costs[4] * hang_products(h, n) + costs[5] * (1 + h + n)
         h, n = h + n, 0
     closed = max(0, (loops_left + loops_right - loops_both + 1) // 2)

@@ -16,8 +16,8 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order, heaviest_last
 from mpimbs.partition.chain import split_chain
 from mpimbs.partition.intervals import interval, move_to_few_handles, open_handles, swept_costs
-from mpimbs.partition.limbs import choose_limbs, costs_of, stretch_cost, tile_cost
-from mpimbs.parts.limbs import Chosen, Swept
+from mpimbs.partition.lane_subtrees import choose_lane_subtrees, costs_of, stretch_cost, tile_cost
+from mpimbs.parts.lane_subtrees import Chosen, Swept
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ MOST_BALANCED = 1 << 20  # bodies, of which a round takes seconds
 
 
 class _Bodies(NamedTuple):
-    """How bodies hang together, as a `Build` has it."""
+    """The tree of bodies, with the attributes of a `Build`."""
 
     parent: Integers
     order: Integers
@@ -79,7 +79,7 @@ class LaneCosts:
             parent = np.maximum(self._order.parents[first:last] - first, -1)
             made = _Bodies(parent, *heaviest_last(parent))
             opened = interval(self._order, first, last).open - first
-            chosen = choose_limbs(made, self._patterns[first:last], opened, self._width)
+            chosen = choose_lane_subtrees(made, self._patterns[first:last], opened, self._width)
             here = first + made.order
             bodies[here] = spread_costs(chosen, made.sizes, bodies[here], self._costs[here])
             swept.append(chosen.swept(made.sizes))
@@ -108,7 +108,7 @@ def spread_costs(chosen: Chosen, sizes: Integers, swept: Floats, costs: Floats) 
     for stretch in chosen.stretches:
         spread[stretch.first : stretch.last] = stretch_cost(stretch, costs) / (stretch.last - stretch.first)
     if chosen.any:
-        spread *= 1.0 + tuned().limbs_start / spread.sum()
+        spread *= 1.0 + tuned().subtrees_start / spread.sum()
     return spread
 
 

@@ -122,7 +122,7 @@ def refuse_thin(system: Contents, coupling: str) -> None:
 
 
 class Division(NamedTuple):
-    """Which bodies make a subchain, which rank owns it, and in how many lanes it is swept.
+    """The subchains of a system, the rank that owns each, and the lanes in which it is swept.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
     Attributes
     ----------
     first, last : int
-    hung_on : array [m]
+    outside_bodies : array [m]
         The body before `first` that each component hangs on, the deepest first; -1 the world.
     roots : array [r]
         Bodies whose parent is not here, in order; each component has one or several.
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
     first: int
     last: int
-    hung_on: Integers
+    outside_bodies: Integers
     roots: Integers
     open: Integers
 
@@ -68,13 +68,13 @@ def interval(order: Order, first: int, last: int) -> Interval:
 def outside_of(order: Order, first: int, last: int, most: int, apart: bool = False) -> Outside:
     """Say what a sweep over the bodies first to last - 1 needs of those outside."""
     own = interval(order, first, last)
-    inboard = (_hung_apart(order, own) if apart else own.hung_on)[::-1].copy()
+    inboard = (_outside_apart(order, own) if apart else own.outside_bodies)[::-1].copy()
     before = interval(order, 0, first).open if first else np.zeros(0, np.int64)
     place = np.where(inboard >= 0, np.searchsorted(before, inboard), -1)
     return Outside(inboard, place, own.open, order.last_children[own.open] + 1, most)
 
 
-def _hung_apart(order: Order, own: Interval) -> Integers:
+def _outside_apart(order: Order, own: Interval) -> Integers:
     """The bodies outside on which an interval hangs, as often as roots hang on them; the world once."""
     above = order.parents[own.roots]
     on_bodies = int(np.count_nonzero(above >= 0))

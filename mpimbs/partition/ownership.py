@@ -1,7 +1,7 @@
 """What a rank owns, made ready for its sweeps. No MPI.
 
-Of trees with loops strips are swept in lanes: consecutive closed subtrees on one body, with the loops among them, that
-repeat.
+Trees with loops have looped tiles, swept in lanes: consecutive closed subtrees on one body, with the loops among them,
+that repeat.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable, loops_of
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
+from mpimbs.partition.lane_subtrees import choose_lane_subtrees
 from mpimbs.partition.lanes import cut_chain
-from mpimbs.partition.limbs import choose_limbs
 from mpimbs.partition.shapes import Hashes, Words, closed_subtrees, mixed, places_of, shapes
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
-from mpimbs.parts.bodies.halved import HalvedBodies
+from mpimbs.parts.bodies.dca_bodies import DcaBodies
 from mpimbs.parts.interval import IntervalPart, IntervalSubchain, Outside
 from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.limbs import NO_LIMBS, Chosen
-from mpimbs.parts.strips import Strip, StripLanes
+from mpimbs.parts.lane_subtrees import NO_SUBTREES, Chosen
+from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.build import Build
@@ -39,15 +39,15 @@ LEAST_LANE = 3  # bodies: what is handed over to the trunk takes as long as thes
 _FAR = 2**40  # beside which offsets of subtrees are small
 
 
-def choose_strips(
+def choose_looped_tiles(
     made: Build,
     patterns: npt.NDArray[np.integer],
     open_bodies: Integers,
     table: LoopTable,
     inboard: Integers,
     width: int,
-) -> list[Strip]:
-    """Choose strips of an interval.
+) -> list[LoopedTile]:
+    """Choose looped tiles of an interval.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class _Choice:
         self._kinds = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
         plain = (table.driven == 0) & (table.pitch == 0.0) & (table.turns != GEARED)
         self._fit = plain & (table.bodies != ELSEWHERE).all(axis=1)
-        self.found: list[Strip] = []
+        self.found: list[LoopedTile] = []
         above = made.parent[made.order]
         self._parent = np.where(above >= 0, place[np.maximum(above, 0)], above)
         by_parent = np.lexsort((np.arange(len(place)), self._parent))
@@ -104,7 +104,9 @@ class _Choice:
 
     def _among(self, siblings: Integers) -> None:
         """Choose of subtrees on one body that stand one after the other, given their places."""
-        if len(siblings) < self._width or any(strip.first <= siblings[0] < strip.last for strip in self.found):
+        if len(siblings) < self._width or any(
+            looped_tile.first <= siblings[0] < looped_tile.last for looped_tile in self.found
+        ):
             return
         words = self._words(siblings)
         waiting = [(0, len(siblings))]
@@ -121,17 +123,17 @@ class _Choice:
                         used > best[0]
                         and first <= at
                         and at + used <= last
-                        and self._fits(self._strip(siblings, at, used))
+                        and self._fits(self._looped_tile(siblings, at, used))
                     ):
                         best = used, at
             used, begin = best
             if used:
-                self.found.append(self._strip(siblings, begin, used))
+                self.found.append(self._looped_tile(siblings, begin, used))
                 waiting += [(first, begin), (begin + used, last)]
 
-    def _strip(self, siblings: Integers, begin: int, used: int) -> Strip:
+    def _looped_tile(self, siblings: Integers, begin: int, used: int) -> LoopedTile:
         first, last = int(siblings[begin]), int(siblings[begin + used - 1])
-        return Strip(first, (last + int(self._made.sizes[last]) - first) // self._width, self._width)
+        return LoopedTile(first, (last + int(self._made.sizes[last]) - first) // self._width, self._width)
 
     def _words(self, siblings: Integers) -> Hashes:
         """A number for each of some subtrees: the same where they and the ends of loops in them are alike."""
@@ -154,11 +156,11 @@ class _Choice:
         words[bad] = mixed(np.full(n, -7), np.arange(n))[bad]
         return words
 
-    def _fits(self, strip: Strip) -> bool:
-        """Whether the lanes of a strip take the same steps, and all of their loops can be closed or handed on."""
-        if strip.length < LEAST_LANE:
+    def _fits(self, looped_tile: LoopedTile) -> bool:
+        """Whether the lanes of a looped tile take the same steps, and all of their loops can be closed or handed on."""
+        if looped_tile.length < LEAST_LANE:
             return False
-        within = strip.places[:, None] + np.arange(strip.length)
+        within = looped_tile.places[:, None] + np.arange(looped_tile.length)
         if not self._closed[within].all():
             return False
         if not (self._patterns[within] == self._patterns[within[0]]).all():
@@ -168,14 +170,14 @@ class _Choice:
         back = np.where(own, within - above, above)
         if not (back == back[0]).all():
             return False
-        lanes = StripLanes(self._made, strip, self._table, self._inboard)
+        lanes = LoopedLanes(self._made, looped_tile, self._table, self._inboard)
         if not lanes.alike or not lanes.loops.size or not self._fit[lanes.loops].all():
             return False
         if not (self._kinds[lanes.loops] == self._kinds[lanes.loops[0]]).all():
             return False
         on_world = lanes.on < 0 and self._inboard[-1 - lanes.on] == AT_WORLD
         worldly = bool((lanes.ends == AT_WORLD).any())
-        if lanes.closings.settled_at or (worldly and not on_world):
+        if lanes.closings.compressed_at or (worldly and not on_world):
             return False
         return len(lanes.closings.open_groups) <= MOST_OPEN
 
@@ -210,11 +212,11 @@ def own_intervals(system: Contents, division: Division, rank: int, apart: bool =
         def choose(made: Build) -> Chosen:
             patterns = system.joint_patterns(first, last)
             looped = np.unique(table.bodies[table.bodies >= 0]) if table is not None else None
-            opened, strips = outside.open - first, []
+            opened, looped_tiles = outside.open - first, []
             if table is not None:
-                strips = choose_strips(made, patterns, opened, table, outside.inboard, width)
-            lanes = strips[0].width if strips else width
-            return choose_limbs(made, patterns, opened, lanes, division.width == 0, looped, strips)
+                looped_tiles = choose_looped_tiles(made, patterns, opened, table, outside.inboard, width)
+            lanes = looped_tiles[0].width if looped_tiles else width
+            return choose_lane_subtrees(made, patterns, opened, lanes, division.width == 0, looped, looped_tiles)
 
         return IntervalPart(system, first, last, outside, choose, table)
 
@@ -258,10 +260,10 @@ def own_absolute_bodies(system: Contents, division: Division, rank: int) -> Abso
     handles = np.zeros(1) if order is None else open_handles(order)[division.bounds]
     outside = NOTHING_OUTSIDE if order is None else outside_of(order, first, last, max(1, int(handles.max())))
     loops = loops_of(system).within(first, last) if system.loops else None
-    return AbsoluteBodies(IntervalPart(system, first, last, outside, lambda _: NO_LIMBS, loops), bool(handles.any()))
+    return AbsoluteBodies(IntervalPart(system, first, last, outside, lambda _: NO_SUBTREES, loops), bool(handles.any()))
 
 
-def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:
+def own_bodies(system: Contents, division: Division, rank: int) -> DcaBodies:
     """Halve the bodies of a rank down to single ones.
 
     Raises
@@ -270,10 +272,10 @@ def own_bodies(system: Contents, division: Division, rank: int) -> HalvedBodies:
         A body has no inverse inertia.
     """
     first, last = division.cuts[rank : rank + 2].tolist()
-    return HalvedBodies(system, first, last)
+    return DcaBodies(system, first, last)
 
 
-def own_bodies_and_terminal(system: Contents, division: Division, rank: int) -> HalvedBodies:
+def own_bodies_and_terminal(system: Contents, division: Division, rank: int) -> DcaBodies:
     """Halve the bodies of a rank; at the tip only the first is a leaf, on which the rest hangs as a subchain.
 
     Raises
@@ -283,8 +285,8 @@ def own_bodies_and_terminal(system: Contents, division: Division, rank: int) -> 
     """
     first, last = division.cuts[rank : rank + 2].tolist()
     if last < system.n_bodies or last - first < 2:
-        return HalvedBodies(system, first, last)
-    return HalvedBodies(system, first, last, _subchain(system, first + 1, last, division.width))
+        return DcaBodies(system, first, last)
+    return DcaBodies(system, first, last, _subchain(system, first + 1, last, division.width))
 
 
 def _subchain(system: Contents, first: int, last: int, width: int) -> Subchain:

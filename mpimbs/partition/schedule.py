@@ -16,7 +16,7 @@ Ranks = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """What a rank does, one after the other: of one node, but for joins.
+    """One step of a rank's schedule; of one node, but for joins.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Schedule:
 
     @cached_property
     def _asked(self) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
-        """Of each node: who sends its value to whom, and who sends its loads to whom."""
+        """Give the messages of each node: who sends its value to whom, and who its loads."""
         values: list[list[tuple[int, int]]] = [[] for _ in self.holders]
         loads: list[list[tuple[int, int]]] = [[] for _ in self.holders]
         for node, above in enumerate(self.above):
@@ -199,7 +199,7 @@ def of_ranks(growing: Growing, counts: Sequence[int]) -> list[int]:
     ]
 
 
-def halved(low: int, high: int) -> int:
+def bisected(low: int, high: int) -> int:
     """The rank with which the right half of ranks low to high - 1 begins: the left is the larger by at most one."""
     return low + (high - low + 1) // 2
 
@@ -218,7 +218,7 @@ def balanced(counts: Sequence[int]) -> Schedule:
     def group(low: int, high: int) -> int:
         if high - low == 1:
             return nodes[low]
-        middle = halved(low, high)
+        middle = bisected(low, high)
         return growing.join(group(low, middle), group(middle, high), tuple(range(low, high)))
 
     group(0, len(counts))

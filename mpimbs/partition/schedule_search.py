@@ -118,7 +118,7 @@ class Found(NamedTuple):
 
 
 @kernel
-def best_splits(first, last, leaves, parallel, messages, costs, opened, hung, grounded, loops, splits, seconds):
+def best_splits(first, last, leaves, parallel, messages, costs, opened, outside, grounded, loops, splits, seconds):
     """Find where to split every group of neighbouring leaves so that its time is the least.
 
     Parameters
@@ -151,7 +151,8 @@ def best_splits(first, last, leaves, parallel, messages, costs, opened, hung, gr
                 if total >= best:
                     continue
                 total += join_seconds(
-                    costs, opened[i, m], opened[m, j], hung[m, j], grounded[m, j], loops[i, m], loops[m, j], loops[i, j]
+                    costs, opened[i, m], opened[m, j], outside[m, j], grounded[m, j], loops[i, m], loops[m, j], loops[i,
+                    j]
                 )  # fmt: skip
                 if total < best:
                     best, at = total, m
@@ -242,8 +243,8 @@ class Search:
         count = len(handles.open)
         splits, seconds = np.zeros((count, count), np.int64), np.zeros((count, count))
         messages = self._costs.message(handles.doubles) if parallel else np.zeros((count, count))
-        costs, (opened, hung, grounded, loops, _) = np.array(self._costs), handles
-        best_splits(first, last, leaves, parallel, messages, costs, opened, hung, grounded, loops, splits, seconds)
+        costs, (opened, outside, grounded, loops, _) = np.array(self._costs), handles
+        best_splits(first, last, leaves, parallel, messages, costs, opened, outside, grounded, loops, splits, seconds)
         return splits, seconds
 
     def _beyond(self, schedule: Schedule, handles: OpenHandles) -> Floats:

@@ -73,7 +73,7 @@ class Joins:
     def seconds(self, i: int, m: int, j: int) -> float:
         """Time of a join of leaves i to m - 1 with leaves m to j - 1, up and down (s)."""
         h = self._handles
-        numbers = h.open[i, m], h.open[m, j], h.hung[m, j], h.grounded[m, j]
+        numbers = h.open[i, m], h.open[m, j], h.outside[m, j], h.grounded[m, j]
         key = tuple(map(int, (*numbers, h.loops[i, m], h.loops[m, j], h.loops[i, j])))
         if key not in self._known:
             self._known[key] = float(join_seconds(self._costs, *key))
@@ -102,7 +102,7 @@ def time_schedule(
     took = [joins.seconds(spans[left][0], spans[left][1], spans[right][1]) for left, right, _ in schedule.joins]
     of_groups = handles.doubles
     doubles = [int(of_groups[span]) for span in spans]
-    numbers = [6 * int(handles.open[span] + handles.hung[span] + handles.loops[span] + 1) for span in spans]
+    numbers = [6 * int(handles.open[span] + handles.outside[span] + handles.loops[span] + 1) for span in spans]
     arrived: dict[tuple[int, int, int, int], tuple[float, int]] = {}
     waiting: dict[tuple[int, int, int, int], int] = {}
     sources: dict[tuple[int, int], tuple[int, int]] = {}  # where in `done` what a rank waited for was sent

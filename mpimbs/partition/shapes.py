@@ -14,7 +14,7 @@ _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64
 
 
 class Subtrees(Protocol):
-    """How bodies hang together: what is asked of a `Build`, or of what stands for one."""
+    """The attributes of a `Build`, or of a stand-in, that say how bodies hang together."""
 
     @property
     def parent(self) -> Integers: ...

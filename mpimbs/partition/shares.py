@@ -15,11 +15,11 @@ from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import BodyCosts, costs_between
 from mpimbs.partition.division import Division, as_tree, divide, divide_tree
 from mpimbs.partition.intervals import interval
-from mpimbs.parts.limbs import Swept
+from mpimbs.parts.lane_subtrees import Swept
 
 
 class Owned(NamedTuple):
-    """What a rank owns.
+    """The bodies that a rank owns, and how they are swept.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     found = (interval(order, first, last) for first, last in itertools.pairwise(cuts.tolist()))
     relative = (costs / costs.mean()).tolist()
     return division.order, [
-        Owned(part.first, part.last, len(part.hung_on), len(part.open), cost, how, loops)
+        Owned(part.first, part.last, len(part.outside_bodies), len(part.open), cost, how, loops)
         for part, cost, how, loops in zip(found, relative, swept, _leading_away(system, division), strict=True)
     ]
 
@@ -88,7 +88,7 @@ def _leading_away(system: System, division: Division) -> list[int]:
     return np.bincount(between.ravel(), minlength=len(division.cuts) - 1).tolist()
 
 
-def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
+def table_of_shares(system: System, order: Order | None, found: list[Owned]) -> list[str]:
     """Say who owns what, as `shares` gave it, in a table: a line for each rank, and one of their balance."""
     size = len(found)
     numbered = arranged(system, order)
@@ -118,7 +118,7 @@ def told(system: System, order: Order | None, found: list[Owned]) -> list[str]:
         between = sum(share.loops for share in found) // 2
         remarks.append(f"loops: how many lead to bodies of other ranks; {between} of {len(system.loops)} in all")
     if ways:
-        remarks.append("swept in lanes: limbs, side by side, and stretches, along a path; in doubles: the trunk")
+        remarks.append("swept in lanes: subtrees, side by side, and stretches, along a path; in doubles: the trunk")
     return [
         f"{size} rank{'s' if size > 1 else ''}, bodies {listed}; predicted balance: the dearest part costs "
         f"{largest:.2f} times the mean",

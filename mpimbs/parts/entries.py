@@ -91,7 +91,7 @@ def prescribe(structure, work, q, u, udot, turns, given, accelerations, at_rest)
 
 
 @kernel
-def required_forces(structure, springs, work, q, u, udot, forces, outer, outer_loads, loads, total, tau):
+def forces_of_part(structure, springs, work, q, u, udot, forces, outer, outer_loads, loads, total, tau):
     """Write the generalized forces [nu] beside `forces`, springs, dampers and torques that given accelerations need.
 
     `loads` [m * 6] are the accelerations, and become the joints' loads; `outer` are the steps on which something acts

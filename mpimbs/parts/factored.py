@@ -45,7 +45,7 @@ from mpimbs.values.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, 
 
 
 class FactoredPlan(NamedTuple):
-    """What the passes are given."""
+    """Arguments of the load sweeps in compiled code."""
 
     tiles: Integers  # `parts.tiles.TilePlan`, which keeps the pivots at least from one pass to the next
     q: Floats  # [nq]: the state

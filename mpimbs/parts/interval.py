@@ -14,10 +14,10 @@ from mpimbs.loops.loop_table import ELSEWHERE, LoopTable
 from mpimbs.loops.loops import LoopArrays, Loops
 from mpimbs.model.contents import Contents
 from mpimbs.parts.interval_passes import IntervalPlan
-from mpimbs.parts.limbs import Chosen, Limbs, elsewhere
+from mpimbs.parts.lane_subtrees import Chosen, LaneSubtrees, elsewhere
+from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTileLoops
 from mpimbs.parts.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.parts.part import PartOfOne
-from mpimbs.parts.strips import StripLanes, StripLoops
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
@@ -30,7 +30,8 @@ Integers = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):
-    """What lies outside an interval of bodies in depth-first order, and what of it hangs together with that.
+    """The bodies outside an interval of a depth-first order that its own hang on, and those of its own that others hang
+    on.
 
     Attributes
     ----------
@@ -101,7 +102,7 @@ class IntervalSubchain(Subchain):
 class IntervalPart(PartOfOne):
     """An interval of a tree's bodies in depth-first order, of which a rank has one or several (`parts.intervals`).
 
-    Swept as one piece in doubles, but for limbs that are swept side by side.
+    Swept as one piece in doubles, but for subtrees that are swept side by side.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ class IntervalPart(PartOfOne):
     outside : Outside
         Of these.
     choose : callable
-        Gives the limbs of the bodies made ready; see `partition.limbs`.
+        Gives the subtrees of the bodies made ready; see `partition.lane_subtrees`.
     table : LoopTable, optional
         The loops of which an end is here, of the bodies by their numbers here; none by default.
 
@@ -147,15 +148,21 @@ class IntervalPart(PartOfOne):
         chosen = choose(whole.made)
         self.swept = chosen.swept(whole.made.sizes)
         wrenches, boundaries = system.has_wrenches(first, last), len(outside.inboard)
-        strips = [StripLanes(whole.made, strip, table, outside.inboard) for strip in chosen.strips if table is not None]
+        looped_tiles = [
+            LoopedLanes(whole.made, looped_tile, table, outside.inboard)
+            for looped_tile in chosen.looped_tiles
+            if table is not None
+        ]
         closings, own = (
-            (None, NO_BODIES) if table is None else _closings(whole.made, table, chosen, strips, outside, first)
+            (None, NO_BODIES) if table is None else _closings(whole.made, table, chosen, looped_tiles, outside, first)
         )
         slotted = closings.slotted if closings else NO_BODIES
-        self._limbs = Limbs(whole.made, boundaries, chosen, wrenches, slotted, strips) if chosen.any else None
-        self.width = self._limbs.width if self._limbs else 1
-        if self._limbs:
-            self._made = self._limbs.trunk
+        self._subtrees = (
+            LaneSubtrees(whole.made, boundaries, chosen, wrenches, slotted, looped_tiles) if chosen.any else None
+        )
+        self.width = self._subtrees.width if self._subtrees else 1
+        if self._subtrees:
+            self._made = self._subtrees.trunk
         else:
             self._made = with_slots(whole.made, boundaries, slotted) if len(slotted) else whole.made
         s = self._made.structure
@@ -169,31 +176,31 @@ class IntervalPart(PartOfOne):
         self.loops: Loops | None = None
         self.all_loops: list[Loops] = []
         if table is not None and closings is not None:
-            self._close(system, table, closings, own, strips)
+            self._close(system, table, closings, own, looped_tiles)
         self.turn = whole.described(TURNING)
         self.value = self._described()
         self.make(self.value.room)
 
     def _close(
-        self, system: Contents, table: LoopTable, closings: Closings, own: Integers, strips: list[StripLanes]
+        self, system: Contents, table: LoopTable, closings: Closings, own: Integers, looped_tiles: list[LoopedLanes]
     ) -> None:
-        """Make the loops ready, those of the trunk (`own`) and of the strips."""
+        """Make the loops ready, those of the trunk (`own`) and of the looped tiles."""
         made, trunk, aim = self._made, table.some(own, table.bodies), np.zeros(4)
         steps, frames = made.body_step, made.body_frame
         slots = len(self.outside.inboard)
         arrays = LoopArrays(system, [trunk], made, closings, steps[None], frames, slots, aim)
-        self._loop_arrays, self._strips = arrays, None
+        self._loop_arrays, self._looped_tiles = arrays, None
         self.loops, self.all_loops = arrays.lanes[0], arrays.lanes
-        if self._limbs and strips:
-            lanes, on = self._limbs.strip_lanes, self._limbs.strip_slots
-            self._strips = StripLoops(system, table, strips, lanes, on, arrays, own, steps, frames)
-            self._limbs.close_strips(self._strips.rows, self._strips.copies)
-            self.all_loops = arrays.lanes + self._strips.lanes
+        if self._subtrees and looped_tiles:
+            lanes, on = self._subtrees.looped_lanes, self._subtrees.looped_slots
+            self._looped_tiles = LoopedTileLoops(system, table, looped_tiles, lanes, on, arrays, own, steps, frames)
+            self._subtrees.close_looped_tiles(self._looped_tiles.rows, self._looped_tiles.copies)
+            self.all_loops = arrays.lanes + self._looped_tiles.lanes
 
     def make(self, room: Room) -> None:
         """Make the tables of the passes, for values of some room."""
         self.room, outside, s = room, self.outside, self._made.structure
-        if self._limbs and self._limbs.has_open:
+        if self._subtrees and self._subtrees.has_open:
             path, reach = NO_BODIES, NO_BODIES
         else:
             path, reach = _path(self._whole, self._made, outside)
@@ -211,7 +218,7 @@ class IntervalPart(PartOfOne):
             total=self.total,
             columns=aligned_zeros(0 if self.loops else len(reach) * len(s.axes) * ROW),
             block=aligned_zeros(SIZE),
-            limbs=self._limbs.plan if self._limbs else NO_BODIES,
+            subtrees=self._subtrees.plan if self._subtrees else NO_BODIES,
             held=AT_REST[:TURNING].copy(),
             loops=self._loop_arrays.plan if self.loops else NO_BODIES,
         )
@@ -234,20 +241,20 @@ class IntervalPart(PartOfOne):
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        if self._limbs and wrenches.size:
-            self._limbs.set_wrenches(wrenches, self._wrench)
+        if self._subtrees and wrenches.size:
+            self._subtrees.set_wrenches(wrenches, self._wrench)
         elif self._wrench is not wrenches:
             self._wrench[:] = wrenches
 
     def joints(self) -> list[tuple[Structure, Springs]]:
         """What the sweeps read of all joints, each array once."""
-        return [(self._made.structure, self._made.springs), *(self._limbs.joints() if self._limbs else [])]
+        return [(self._made.structure, self._made.springs), *(self._subtrees.joints() if self._subtrees else [])]
 
 
 def _closings(
-    made: Build, table: LoopTable, chosen: Chosen, strips: list[StripLanes], outside: Outside, first: int
+    made: Build, table: LoopTable, chosen: Chosen, looped_tiles: list[LoopedLanes], outside: Outside, first: int
 ) -> tuple[Closings, Integers]:
-    """Where the loops of the trunk are closed, given what strips hand over; which loops of the table it has."""
+    """Where the loops of the trunk are closed, given what looped tiles hand over; which loops of the table it has."""
     trunk = elsewhere(made, chosen)
     in_trunk = np.zeros(len(made.order), bool)
     in_trunk[made.order[trunk]] = True
@@ -257,8 +264,8 @@ def _closings(
     number[own] = np.arange(len(own))
     handed = [
         each
-        for strip, lanes in zip(chosen.strips, strips, strict=True)
-        for each in lanes.handed(made, strip, trunk, number)
+        for looped_tile, lanes in zip(chosen.looped_tiles, looped_tiles, strict=True)
+        for each in lanes.handed(made, looped_tile, trunk, number)
     ]
     ends = np.where(here | (table.bodies < 0), table.bodies, ELSEWHERE)[own]
     gears = np.flatnonzero(np.isin(own, table.gears))

@@ -17,9 +17,9 @@ from mpimbs.loops.closing import (
     read_open_loads,
     write_value,
 )
-from mpimbs.parts.limb_passes import accelerate_limbs, forces_of_trunk, gather_limbs, move_limbs, of_trunk
+from mpimbs.parts.looped_passes import accelerate_looped_tiles, ask_of_looped_tiles, gather_looped_tiles
 from mpimbs.parts.open_bodies import open_body
-from mpimbs.parts.strip_passes import accelerate_strips, ask_of_strips, gather_strips
+from mpimbs.parts.subtree_passes import accelerate_subtrees, forces_of_trunk, gather_subtrees, move_subtrees, of_trunk
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.sweep.inward import inward, outward, transfer, write_gathered
@@ -41,7 +41,7 @@ from mpimbs.values.value import Room, block_at, compliance_at, transfer_at
 
 
 class IntervalPlan(NamedTuple):
-    """What the passes over an interval are given."""
+    """Arguments of the passes over an interval, in compiled code."""
 
     handles: Handles  # turn: value of the scan; blocks: value of the coupling; loads: A1 of inboard, x of open bodies
     structure: Structure
@@ -54,7 +54,7 @@ class IntervalPlan(NamedTuple):
     total: Floats  # [nu]: joint forces
     columns: Floats  # [h * nu * ROW]: s of each open body
     block: Floats  # [SIZE]
-    limbs: Integers  # the table of what hangs on these bodies, swept in lanes; empty where nothing does
+    subtrees: Integers  # the table of what hangs on these bodies, swept in lanes; empty where nothing does
     held: Floats  # [TURNING]: turn of what is held
     loops: Integers  # the table of the loops of which an end is here; empty where there are none
 
@@ -66,8 +66,8 @@ INTERVAL = schema(IntervalPlan)
 def motion_of_interval(zero, part, q, u):
     """Pass 1: the joint frames, and the turns of the open bodies."""
     p = read(part, INTERVAL)
-    move_limbs(zero, p.limbs, q, u, p.handles.turn)
-    q, u = of_trunk(zero, p.limbs, q, u, False)
+    move_subtrees(zero, p.subtrees, q, u, p.handles.turn)
+    q, u = of_trunk(zero, p.subtrees, q, u, False)
     joint_places(0.0, p.structure, q, p.work.place)
     value = p.handles.turn
     done = 0
@@ -84,12 +84,12 @@ def measure_interval(zero, part, q, u, ends_only):
     how their ends move."""
     p = read(part, INTERVAL)
     if p.loops.size > 0:
-        move_limbs(zero, p.limbs, q, u, p.handles.turn)
-        q, u = of_trunk(zero, p.limbs, q, u, False)
+        move_subtrees(zero, p.subtrees, q, u, p.handles.turn)
+        q, u = of_trunk(zero, p.subtrees, q, u, False)
         joint_places(0.0, p.structure, q, p.work.place)
         move_ends(0.0, p.loops, p.structure, p.work, q, u)
         if not ends_only:
-            ask_of_strips(zero, p.limbs, p.work.junction, True)
+            ask_of_looped_tiles(zero, p.subtrees, p.work.junction, True)
             ask_of_loops(0.0, p.loops, True)
 
 
@@ -137,7 +137,7 @@ def _turn_and_ask(zero, p, q, u, before):
     """What the loops ask for, and the velocity terms, given the turns of the open bodies before the interval."""
     if p.loops.size > 0:
         move_ends(0.0, p.loops, p.structure, p.work, q, u)
-        ask_of_strips(zero, p.limbs, p.work.junction, False)
+        ask_of_looped_tiles(zero, p.subtrees, p.work.junction, False)
         ask_of_loops(0.0, p.loops, False)
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, _omega(p, before, slot))
@@ -155,25 +155,25 @@ def act_on_interval(zero, part, q, u, tau, before):
 
 
 @kernel(merge=True)
-def inward_of_interval(zero, part, q, u, tau, before, ahead):
+def inward_of_interval(zero, part, q, u, tau, before, early):
     """Pass 2: the equations of the interval, given the turns of the open bodies before it."""
     p = read(part, INTERVAL)
-    q, u = of_trunk(zero, p.limbs, q, u, False)
+    q, u = of_trunk(zero, p.subtrees, q, u, False)
     value = p.handles.blocks
     room = p.room
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     inertia_and_force = o + o + o + o + (0.0, 0.0, 0.0)  # GATHERED
     _turn_and_ask(zero, p, q, u, before)
     clear_gathered(0.0, p.work.junction, inertia_and_force)
-    gather_limbs(zero, p.limbs, p.work.junction, tau, room, value)
-    joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.limbs, tau), p.total)
+    gather_subtrees(zero, p.subtrees, p.work.junction, tau, room, value)
+    joint_forces(0.0, p.structure, p.springs, q, u, forces_of_trunk(zero, p.subtrees, tau), p.total)
     if p.loops.size > 0:
-        gather_strips(zero, p.limbs, read(p.loops, LOOPS.fronts), p.work.junction, tau)
+        gather_looped_tiles(zero, p.subtrees, read(p.loops, LOOPS.fronts), p.work.junction, tau)
         drive_loops(p.loops, p.work)
         inward_closing(0.0, p.loops, p.structure, p.work, p.total)
         write_value(p.loops, p.work, room, value)
         return
-    inward(0.0, p.structure, p.work, p.total, o, p.block, False, hung=True)
+    inward(0.0, p.structure, p.work, p.total, o, p.block, False, onto=True)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)
@@ -203,13 +203,13 @@ def outward_of_interval(zero, part, q, u, tau, udot, rates):
     for slot in range(1, p.inboard.size):
         place_boundary(0.0, p.work.junction, slot, load6(0.0, loads, 6 * slot))
     o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    q, u = of_trunk(zero, p.limbs, q, u, False)
-    changes, accelerations = of_trunk(zero, p.limbs, rates, udot, True)
+    q, u = of_trunk(zero, p.subtrees, q, u, False)
+    changes, accelerations = of_trunk(zero, p.subtrees, rates, udot, True)
     if p.loops.size > 0:
         outward_closing(0.0, p.loops, p.structure, p.work, load6(0.0, loads, 0), accelerations)
-        accelerate_strips(zero, p.limbs, read(p.loops, LOOPS.fronts), p.work.junction)
+        accelerate_looped_tiles(zero, p.subtrees, read(p.loops, LOOPS.fronts), p.work.junction)
     else:
         outward(0.0, p.structure, p.work, load6(0.0, loads, 0), o, False, accelerations)
     coordinate_rates(0.0, p.structure, q, u, changes)
     load = loads[6 * p.room.inboard : 6 * p.room.inboard + 6]  # on the first open body
-    accelerate_limbs(zero, p.limbs, p.work.junction, tau, load, udot, rates)
+    accelerate_subtrees(zero, p.subtrees, p.work.junction, tau, load, udot, rates)

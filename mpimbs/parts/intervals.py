@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.interval import IntervalPart
-from mpimbs.parts.limbs import Swept
+from mpimbs.parts.lane_subtrees import Swept
 from mpimbs.parts.open_bodies import join_open_motions
 from mpimbs.parts.part import NO_BLOCK, Block, Ends, PartByHandles
 from mpimbs.parts.pieces import sequence_rows
@@ -19,7 +19,7 @@ from mpimbs.parts.subchain import Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure
-from mpimbs.values.value import OPEN_BODY, Description, block_at, compliance_at, largest, noise_at, transfer_at
+from mpimbs.values.value import OPEN_BODY, Description, block_at, compliance_at, largest_room, noise_at, transfer_at
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class Intervals(PartByHandles):
     ) -> None:
         self._parts, self.independent, self.hangs = list(parts), independent, hangs
         if len(parts) > 1:
-            room = largest([part.room for part in parts])
+            room = largest_room([part.room for part in parts])
             for part in parts:
                 if part.room != room:
                     part.make(room)

@@ -1,4 +1,4 @@
-"""Inverse dynamics over the tiles of a subchain, and over the limbs and the trunk of a tree: compiled.
+"""Inverse dynamics over the tiles of a subchain, and over the subtrees and the trunk of a tree: compiled.
 
 The lanes of tiles in sequence are told how they begin to move by those before, and are handed loads by those behind.
 Both are joined from what each lane does alone: how it moves while its handle 1 is held (`held_motion`), and what its
@@ -15,7 +15,6 @@ from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_si
 from mpimbs.kernels.memory import Floats, Integers, assign, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.kernels.widths import lanes_only
-from mpimbs.parts.limb_passes import LIMBS, SLOT, forces_of_trunk, from_slots, give, of_trunk, take, tiles_in, to_slots
 from mpimbs.parts.passes import (
     for_tiles,
     lanes_of,
@@ -33,13 +32,24 @@ from mpimbs.parts.passes import (
     work_of,
 )
 from mpimbs.parts.pieces import SUBCHAIN, coordinates_of, speeds_of
+from mpimbs.parts.subtree_passes import (
+    SLOT,
+    SUBTREES,
+    forces_of_trunk,
+    from_slots,
+    give,
+    of_trunk,
+    take,
+    tiles_in,
+    to_slots,
+)
 from mpimbs.parts.tiles import KEEP_ALL, KIND_OF_TILE, PLAN, TILE
 from mpimbs.spatial.vectors import add6, force_inward
 from mpimbs.sweep.inverse import (
     MOVED,
-    carried_on,
     held_motion,
     join_held,
+    motion_beyond,
     newton_euler,
     pass_on,
     prescribed_accelerations,
@@ -60,7 +70,7 @@ def _without_wrenches(work, acting):
 
 
 @kernel(inline=True)
-def _balance(zero, structure, springs, work, q, u, forces, total, acting, tau, hung=None):
+def _balance(zero, structure, springs, work, q, u, forces, total, acting, tau, onto=None):
     """Write the generalized forces [nu] of one piece whose steps accelerate; gives what handle 1 is handed.
 
     `forces` and `tau` may be the same; `total` [nu] is room. Not `acting`: no springs, dampers, torques, wrenches.
@@ -68,7 +78,7 @@ def _balance(zero, structure, springs, work, q, u, forces, total, acting, tau, h
     if acting != 0:
         joint_forces(zero, structure, springs, q, u, forces, total)
     none = (zero, zero, zero, zero, zero, zero)
-    load1 = newton_euler(zero, structure, work, none, work.bias, BIAS, tau, hung)
+    load1 = newton_euler(zero, structure, work, none, work.bias, BIAS, tau, onto)
     if acting != 0:
         for k in range(tau.size):
             tau[k] -= total[k]
@@ -124,7 +134,7 @@ def _tile_needed(zero, plan, number, two_handles, given):
     handed = room_of_lanes(zero, plan, tile, passed, _LOAD)
     store_numbers(zero, handed, 0, load1)
     put_of_lanes(zero, plan, tile, handed, passed, _LOAD)
-    if read(plan, PLAN.hung) == 0 and lanes_of(plan) > 1:
+    if read(plan, PLAN.on_bodies) == 0 and lanes_of(plan) > 1:
         _hand_on(plan, tile[TILE.lane], tile[TILE.width])
         pass_on(zero, structure, work, _from_behind(zero, plan, tile), room)
     put_in_sequence(zero, interleaved, room, tau, tile[TILE.u], nu)
@@ -189,7 +199,9 @@ def need(zero, plan, q, u, udot, forces, tau, acting, omega, acceleration):
         if lane + 1 < lanes:
             at = lane * MOVED
             place, twist = (load9(0.0, held, at), load3(0.0, held, at + 9)), load6(0.0, held, at + 12)
-            omega, acceleration = carried_on(omega, acceleration, place[0], place[1], twist, load6(0.0, held, at + 18))
+            omega, acceleration = motion_beyond(
+                omega, acceleration, place[0], place[1], twist, load6(0.0, held, at + 18)
+            )
     passed = read(plan, PLAN.responses)
     for i in range(_LOAD):
         passed[lanes * _LOAD + i] = 0.0
@@ -212,13 +224,13 @@ def pass_to(zero, plan, q, tau, load):
 
 
 class TreePlan(NamedTuple):
-    """What inverse dynamics of a tree on one rank is given."""
+    """Arguments of inverse dynamics of a tree on one rank, in compiled code."""
 
     structure: Structure  # of the trunk
     springs: Springs
     work: Workspace
     total: Floats  # [nu]: joint forces
-    limbs: Integers  # the table of `parts.limbs.Limbs`; empty where there are none
+    subtrees: Integers  # the table of `parts.lane_subtrees.LaneSubtrees`; empty where there are none
 
 
 TREE = schema(TreePlan)
@@ -226,11 +238,12 @@ TREE = schema(TreePlan)
 
 @lanes_only
 @kernel
-def _place_limbs(zero, limbs, q, u, udot, forces):
-    """Take the rank's vectors, place the joints of the limbs, and find how the lanes of stretches move while held."""
-    if limbs.size == 0:
+def _place_subtrees(zero, subtrees, q, u, udot, forces):
+    """Take the rank's vectors, place the joints of the subtrees, and find how the lanes of stretches move while
+    held."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     take(p.q_index, q, p.q)
     take(p.u_index, u, p.u)
     take(p.u_index, udot, p.udot)
@@ -246,11 +259,11 @@ def _place_limbs(zero, limbs, q, u, udot, forces):
 
 @lanes_only
 @kernel
-def _turn_limbs(zero, limbs, junction):
-    """Take the angular velocities that limbs begin with, which the slots have."""
-    if limbs.size == 0:
+def _turn_subtrees(zero, subtrees, junction):
+    """Take the angular velocities that subtrees begin with, which the slots have."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     for number in range(tiles_in(p.tiles)):
         from_slots(zero, tile_of(p.tiles, number), p.slots, junction, 3, read(p.tiles, PLAN.omegas), 3)
     for number in range(p.stretches.shape[0]):
@@ -261,11 +274,12 @@ def _turn_limbs(zero, limbs, junction):
 
 @lanes_only
 @kernel
-def _limbs_needed(zero, limbs, junction, forces, acting):
-    """Write what limbs need, where the slots have the accelerations that they begin with, and hand on their loads."""
-    if limbs.size == 0:
+def _subtrees_needed(zero, subtrees, junction, forces, acting):
+    """Write what subtrees need, where the slots have the accelerations that they begin with, and hand on their
+    loads."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     forces = span(p.tau, 0, p.tau.size if forces.size > 0 else 0)
     for number in range(tiles_in(p.tiles)):
         tile = tile_of(p.tiles, number)
@@ -284,9 +298,9 @@ def _limbs_needed(zero, limbs, junction, forces, acting):
 
 @lanes_only
 @kernel
-def _give_needed(zero, limbs, tau):
-    if limbs.size > 0:
-        p = read(limbs, LIMBS)
+def _give_needed(zero, subtrees, tau):
+    if subtrees.size > 0:
+        p = read(subtrees, SUBTREES)
         give(p.u_index, p.tau, tau)
 
 
@@ -296,15 +310,15 @@ def tree_needs(zero, plan, q, u, udot, forces, root, tau, acting):
     p = read(plan, TREE)
     s, work = p.structure, p.work
     o = (0.0, 0.0, 0.0)
-    _place_limbs(zero, p.limbs, q, u, udot, forces)
-    own_q, own_u = of_trunk(zero, p.limbs, q, u, False)
-    _, accelerations = of_trunk(zero, p.limbs, q, udot, True)
+    _place_subtrees(zero, p.subtrees, q, u, udot, forces)
+    own_q, own_u = of_trunk(zero, p.subtrees, q, u, False)
+    _, accelerations = of_trunk(zero, p.subtrees, q, udot, True)
     joint_places(0.0, s, own_q, work.place)
     velocity_terms(0.0, s, _without_wrenches(work, acting), own_u, o)
-    _turn_limbs(zero, p.limbs, work.junction)
+    _turn_subtrees(zero, p.subtrees, work.junction)
     prescribed_accelerations(0.0, s, work, accelerations, root, work.bias, BIAS)
     clear_gathered(0.0, work.junction, o + o)
-    _limbs_needed(zero, p.limbs, work.junction, forces, acting)
-    given, needed = forces_of_trunk(zero, p.limbs, forces), forces_of_trunk(zero, p.limbs, tau)
+    _subtrees_needed(zero, p.subtrees, work.junction, forces, acting)
+    given, needed = forces_of_trunk(zero, p.subtrees, forces), forces_of_trunk(zero, p.subtrees, tau)
     _balance(0.0, s, p.springs, work, own_q, own_u, given, p.total, acting, needed, True)
-    _give_needed(zero, p.limbs, tau)
+    _give_needed(zero, p.subtrees, tau)

@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
-    """Where a matrix of six rows stands in the handle equations of a part, `Part.blocks` taken flat."""
+    """The place of a matrix of six rows in the handle equations of a part, `Part.blocks` taken flat."""
 
     at: int  # -1: it is zero
     beside: int = -1  # where the vector beside it begins, its numbers `ROW` apart; -1: there is none
@@ -27,13 +27,13 @@ NO_BLOCK = Block(-1)
 
 
 class Ends(NamedTuple):
-    """Where the handle equations of one subchain or interval stand in those of a part, and its boundary values.
+    """The place of one subchain's or interval's handle equations in those of a part, and its boundary values.
 
     Groups are bodies on which others hang from behind, and loops that are open.
 
     Attributes
     ----------
-    roots, hung_on : array [r]
+    roots, outside_bodies : array [r]
         Bodies that hang on others outside, ascending, and on which; -1: all that hangs on the world, the last.
     groups : list of (int, int)
         Numbers of the open bodies, and 0; of loops, and how many loads each has.
@@ -50,7 +50,7 @@ class Ends(NamedTuple):
     """
 
     roots: Integers
-    hung_on: Integers
+    outside_bodies: Integers
     groups: list[tuple[int, int]]
     acceleration: Integers
     load: int
@@ -140,7 +140,7 @@ class SeparablePart(Part, Protocol):
 
 
 class PartByHandles:
-    """What parts have in common whose handles tell all that goes on within."""
+    """The base of parts whose handle equations tell all that goes on within."""
 
     def joint_loads(
         self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
@@ -156,7 +156,7 @@ class PartByHandles:
 
 
 class PartOfOne:
-    """What a part of one subchain is as a sequence.
+    """The base of parts of one subchain: a sequence of one.
 
     Parameters
     ----------

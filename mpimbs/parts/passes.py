@@ -9,10 +9,10 @@ from __future__ import annotations
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import width
 from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_side_from
-from mpimbs.kernels.memory import assign, fetch_ahead, read, size_of, span
+from mpimbs.kernels.memory import assign, prefetch, read, size_of, span
 from mpimbs.kernels.tuples import load3, load6
 from mpimbs.kernels.widths import lanes_only
-from mpimbs.parts.ahead import inward_after
+from mpimbs.parts.early import inward_after
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KIND_OF_TILE, PLAN, TILE, TileKind
 from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
@@ -108,20 +108,20 @@ def tile_forces(zero, plan, tile, structure, tau):
 def of_lanes(zero, plan, tile, numbers, count):
     """So many numbers of each lane of a tile, side by side, of those of all lanes."""
     first, room = tile[TILE.lane] * count, read(plan, PLAN.lane_room)
-    return side_by_side_from(zero, read(plan, PLAN.hung), numbers, first, count, room)
+    return side_by_side_from(zero, read(plan, PLAN.on_bodies), numbers, first, count, room)
 
 
 @kernel(inline=True)
 def room_of_lanes(zero, plan, tile, numbers, count):
     """Where a tile writes so many numbers of each lane, for `put_of_lanes`."""
     first, room = tile[TILE.lane] * count, read(plan, PLAN.lane_room)
-    return room_side_by_side(zero, read(plan, PLAN.hung), numbers, first, count, room)
+    return room_side_by_side(zero, read(plan, PLAN.on_bodies), numbers, first, count, room)
 
 
 @kernel(inline=True)
 def put_of_lanes(zero, plan, tile, room, numbers, count):
     """Bring what a tile wrote of each lane to those of all lanes."""
-    put_in_sequence(zero, read(plan, PLAN.hung), room, numbers, tile[TILE.lane] * count, count)
+    put_in_sequence(zero, read(plan, PLAN.on_bodies), room, numbers, tile[TILE.lane] * count, count)
 
 
 @kernel(inline=True)
@@ -162,8 +162,8 @@ def _fetch_state(zero, plan, number, q, u):
     """Ask for the state of a tile whose turn comes next, if nothing is kept: then the state comes from memory."""
     if read(plan, PLAN.kept) == KEEP_NOTHING and 0 <= number < tiles_of(plan):
         tile, kind, structure = opened(zero, plan, number)
-        fetch_ahead(q, tile[TILE.q], read(kind, KIND_OF_TILE.coordinates) * tile[TILE.width])
-        fetch_ahead(u, tile[TILE.u], structure.axes.size * tile[TILE.width])
+        prefetch(q, tile[TILE.q], read(kind, KIND_OF_TILE.coordinates) * tile[TILE.width])
+        prefetch(u, tile[TILE.u], structure.axes.size * tile[TILE.width])
 
 
 @kernel
@@ -222,7 +222,7 @@ def _no_load(zero):
 
 @lanes_only
 @kernel
-def go_ahead(zero, plan):
+def sweep_early(zero, plan):
     """Pass 2, while the boundary turn is not known: the inertias, E and W of the leading tile.
 
     An inward sweep with the loads of the last evaluation, which mean nothing.
@@ -231,7 +231,7 @@ def go_ahead(zero, plan):
         return
     tile, _, structure = opened(zero, plan, read(plan, PLAN.leading))
     work = work_of(zero, plan, tile, structure)
-    block, room = read(plan, PLAN.ahead_block), read(plan, PLAN.eliminated)
+    block, room = read(plan, PLAN.early_block), read(plan, PLAN.eliminated)
     inward(zero, structure, work, read(plan, PLAN.total), _no_load(zero), block, True, room)
 
 
@@ -279,18 +279,18 @@ def tile_gathered(zero, plan, number, given):
 @lanes_only
 @kernel
 def _go_after(zero, plan, number, q, u, tau):
-    """What `go_ahead` has left of the inward sweep of the leading tile."""
+    """What `sweep_early` has left of the inward sweep of the leading tile."""
     structure, work, total = tile_loaded(zero, plan, number, q, u, tau)
-    block = read(plan, PLAN.ahead_block)
+    block = read(plan, PLAN.early_block)
     inward_after(zero, structure, work, total, read(plan, PLAN.eliminated), block, read(plan, PLAN.udot))
     put_of_lanes(zero, plan, tile_of(plan, number), block, read(plan, PLAN.handles.blocks), SIZE)
 
 
 @kernel(inline=True)
 def _inward(zero, plan, number, two_handles, given):
-    q, u, tau, ahead = given
+    q, u, tau, early = given
     _fetch_state(zero, plan, number - 1, q, u)
-    if ahead and number == read(plan, PLAN.leading):
+    if early and number == read(plan, PLAN.leading):
         _go_after(zero, plan, number, q, u, tau)
     else:
         tile_inward(zero, plan, number, two_handles, (q, u, tau))
@@ -300,13 +300,13 @@ def _inward(zero, plan, number, two_handles, given):
 
 
 @kernel
-def inward_sweep(zero, plan, q, u, tau, turn, ahead):
+def inward_sweep(zero, plan, q, u, tau, turn, early):
     """Pass 2: velocity terms, joint forces, the handle equations of every lane, joined from the last to the first.
 
-    `ahead` says whether `go_ahead` has done its part of it.
+    `early` says whether `sweep_early` has done its part of it.
     """
     _spread_omegas(plan, turn)
-    for_tiles(zero, plan, _inward, (q, u, tau, ahead), read(plan, PLAN.tip) == 0, True)
+    for_tiles(zero, plan, _inward, (q, u, tau, early), read(plan, PLAN.tip) == 0, True)
     clear_far_handle(plan)
 
 
@@ -379,8 +379,8 @@ def _outward(zero, plan, number, two_handles, given):
     _fetch_state(zero, plan, number + 1, q, u)
     if read(plan, PLAN.kept) == KEEP_NOTHING and number + 1 < tiles_of(plan):
         tile, following = tile_of(plan, number), tile_of(plan, number + 1)
-        fetch_ahead(udot, following[TILE.u], following[TILE.u] - tile[TILE.u])
-        fetch_ahead(rates, following[TILE.q], following[TILE.q] - tile[TILE.q])
+        prefetch(udot, following[TILE.u], following[TILE.u] - tile[TILE.u])
+        prefetch(rates, following[TILE.q], following[TILE.q] - tile[TILE.q])
     tile_outward(zero, plan, number, two_handles, given)
 
 

@@ -9,7 +9,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Rows, assign, read, schema, span
 from mpimbs.parts.interval_passes import inward_of_interval, measure_interval, motion_of_interval, outward_of_interval
 from mpimbs.parts.open_bodies import join_open_turns
-from mpimbs.parts.passes import go_ahead, inward_sweep, motion, outward_sweep
+from mpimbs.parts.passes import inward_sweep, motion, outward_sweep, sweep_early
 from mpimbs.parts.pieces import SUBCHAIN, coordinates_of, speeds_of
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import HANDLES, Handles
@@ -17,7 +17,7 @@ from mpimbs.values.handles import item
 
 
 class SequencePlan(NamedTuple):
-    """What the passes over pieces in sequence are given."""
+    """Arguments of the passes over pieces in sequence, in compiled code."""
 
     handles: Handles  # of all together; blocks and loads as of each, one behind the other
     turns: Floats  # of every subchain's handle 1, or of the open bodies before each interval: values of the scan
@@ -45,7 +45,7 @@ def _motion(zero, part, q, u, motion, join):
 
 
 @kernel(inline=True)
-def _inward(zero, part, q, u, tau, before, ahead, inward, join):
+def _inward(zero, part, q, u, tau, before, early, inward, join):
     sequence = read(part, SEQUENCE)
     turns, count = sequence.turns, sequence.rows.shape[0]
     size = sequence.handles.blocks.size // count
@@ -54,7 +54,7 @@ def _inward(zero, part, q, u, tau, before, ahead, inward, join):
         row = sequence.rows[number]
         plan = read(row, SUBCHAIN)
         here = item(turns, number, before.size)
-        inward(zero, plan, coordinates_of(row, q), speeds_of(row, u), speeds_of(row, tau), here, ahead)
+        inward(zero, plan, coordinates_of(row, q), speeds_of(row, u), speeds_of(row, tau), here, early)
         assign(item(sequence.handles.blocks, number, size), span(read(plan, HANDLES.blocks), 0, size))
         if number + 1 < count:
             join(0.0, here, read(plan, HANDLES.turn), item(turns, number + 1, before.size))
@@ -85,26 +85,26 @@ def motion_of_intervals(zero, part, q, u):
 
 
 @kernel(merge=True)
-def ahead_of_all(zero, part):
+def early_of_all(zero, part):
     """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
     rows = read(part, SEQUENCE.rows)
     for number in range(rows.shape[0]):
-        go_ahead(zero, read(rows[number], SUBCHAIN))
+        sweep_early(zero, read(rows[number], SUBCHAIN))
 
 
 @kernel(merge=True)
-def inward_of_all(zero, part, q, u, tau, before, ahead):
+def inward_of_all(zero, part, q, u, tau, before, early):
     """Pass 2: the handle equations of every subchain, given the turn of the first one's handle 1 [TURNING].
 
-    `ahead` says whether `ahead_of_all` has done its part of it.
+    `early` says whether `early_of_all` has done its part of it.
     """
-    _inward(zero, part, q, u, tau, before, ahead, inward_sweep, join_turn)
+    _inward(zero, part, q, u, tau, before, early, inward_sweep, join_turn)
 
 
 @kernel(merge=True)
-def inward_of_intervals(zero, part, q, u, tau, before, ahead):
+def inward_of_intervals(zero, part, q, u, tau, before, early):
     """Pass 2: the equations of every interval, given the turns of the open bodies before the first one."""
-    _inward(zero, part, q, u, tau, before, ahead, inward_of_interval, join_open_turns)
+    _inward(zero, part, q, u, tau, before, early, inward_of_interval, join_open_turns)
 
 
 @kernel(merge=True)

@@ -12,11 +12,11 @@ from mpimbs.base.arguments import doubles, finite_doubles
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
-from mpimbs.parts.entries import displace, joint_loads, loads_of_bodies, move, prescribe, required_forces
+from mpimbs.parts.entries import displace, forces_of_part, joint_loads, loads_of_bodies, move, prescribe
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.joint_forces import spring_energy
-from mpimbs.sweep.magnitudes import carried, reached, rotor_energy, totals
+from mpimbs.sweep.magnitudes import load_magnitudes, reached, rotor_energy, totals
 from mpimbs.sweep.motion import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
@@ -431,7 +431,7 @@ class Subchain:
         given = self.outer_steps, outer_loads.reshape(-1)
         loads = accelerations.reshape(-1)
         springs = NO_SPRINGS if at_rest else made.springs
-        required_forces(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
+        forces_of_part(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
         return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
 
     def magnitudes_outward(self, udot: Floats, given: Floats, work: Workspace) -> Floats:
@@ -462,7 +462,7 @@ class Subchain:
         behind, found, acting = np.zeros_like(reach), np.empty(self.nu), np.zeros(2)
         np.add.at(behind, self.outer_steps, outer_loads)
         given = reach.reshape(-1), loops.reshape(-1), behind.reshape(-1), lever, acting, found
-        carried(self.with_rotors, work, *given)
+        load_magnitudes(self.with_rotors, work, *given)
         return found, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :2].copy(), acting
 
 

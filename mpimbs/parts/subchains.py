@@ -42,7 +42,7 @@ def _keep_in_bias(zero, bias, step, acceleration):
 
 
 @kernel
-def _tile_carried(zero, plan, number, two_handles, given):
+def _tile_joint_loads(zero, plan, number, two_handles, given):
     q, u, tau, loads = given
     tile, _, structure = opened(zero, plan, number)
     work = work_of(zero, plan, tile, structure)
@@ -65,7 +65,7 @@ def _tile_carried(zero, plan, number, two_handles, given):
 
 
 @kernel(merge=True)
-def _carried_by_all(zero, part, q, u, tau, loads):
+def _joint_loads_of_all(zero, part, q, u, tau, loads):
     """Write what the steps of all subchains receive through their joints [m * 6], in their frames, in the state of the
     passes before."""
     q, u, tau, loads = borrowed(q), borrowed(u), borrowed(tau), borrowed(loads)
@@ -77,11 +77,11 @@ def _carried_by_all(zero, part, q, u, tau, loads):
         size = 6 * read(plan, PLAN.steps)
         here = span(loads, begin, size)
         given = coordinates_of(row, q), speeds_of(row, u), speeds_of(row, tau), here
-        for_tiles(zero, plan, _tile_carried, given, read(plan, PLAN.tip) == 0, False)
+        for_tiles(zero, plan, _tile_joint_loads, given, read(plan, PLAN.tip) == 0, False)
         begin += size
 
 
-CARRIED_LOADS = by_width(_carried_by_all)  # by the number of lanes
+JOINT_LOADS_OF_ALL = by_width(_joint_loads_of_all)  # by the number of lanes
 
 
 class Subchains(PartByHandles):
@@ -133,7 +133,7 @@ class Subchains(PartByHandles):
         return self._subchains[0].with_those_to(self._subchains[-1].last)
 
     def ends(self) -> list[Ends]:
-        """Where the equations of each stand, as in `values.handles`, and (A1, f2)."""
+        """The place of each subchain's handle equations, and of (A1, f2)."""
         found = []
         for number, piece in enumerate(self._subchains):
             at, load = number * SIZE, number * 12
@@ -153,7 +153,7 @@ class Subchains(PartByHandles):
         """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`: in lanes."""
         assert wrenches is None  # there are no loops
         loads = np.empty(6 * len(self.whole.structure.steps))
-        CARRIED_LOADS[self.width](self.plan, q, u, tau, loads)
+        JOINT_LOADS_OF_ALL[self.width](self.plan, q, u, tau, loads)
         return self.whole.of_bodies(loads)
 
     def set_wrenches(self, wrenches: Floats) -> None:

@@ -51,7 +51,7 @@ TILE = columns(TileRow)
 
 
 class TileKind(NamedTuple):
-    """What equal tiles share."""
+    """The tables that equal tiles share."""
 
     structure: Structure
     springs: Springs
@@ -60,7 +60,7 @@ class TileKind(NamedTuple):
 
 
 class TilePlan(NamedTuple):
-    """What the compiled passes over the tiles of a subchain are given."""
+    """Arguments of the passes over the tiles of a subchain, in compiled code."""
 
     handles: Handles  # of the subchain; `blocks` are those of all lanes, its own the first: [lanes * SIZE] handle
     # equations, or [lanes * GATHERED] of lanes that hang by themselves
@@ -70,7 +70,7 @@ class TilePlan(NamedTuple):
     tip: int  # whether nothing hangs outboard
     kept: int  # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
     interleaved: int  # whether the numbers of lanes stand side by side in vectors of coordinates and speeds
-    hung: int  # whether they do in what is told of the lanes: `turns` to `loads`
+    on_bodies: int  # whether they do in what is told of the lanes: `turns` to `loads`
     place: Floats
     bias: Floats
     pivot: Floats
@@ -91,7 +91,7 @@ class TilePlan(NamedTuple):
     scratch: Floats  # [SCRATCH]
     leading: int  # number of the tile whose inertias may go ahead of the velocities; -1: none
     eliminated: Floats  # [m * ELIMINATED] of that tile
-    ahead_block: Floats  # [width * SIZE]
+    early_block: Floats  # [width * SIZE]
 
 
 KIND_OF_TILE = schema(TileKind)
@@ -102,8 +102,8 @@ PLAN = schema(TilePlan)
 KEEP_ALL, KEEP_PIVOTS, KEEP_NOTHING = range(3)
 
 # What the lanes of tiles are: pieces of one chain; systems of their own, evaluated tile by tile; or subtrees that hang
-# on bodies outside (`parts.limbs`).
-JOINED, ALONE, HUNG = range(3)
+# on bodies outside (`parts.lane_subtrees`).
+JOINED, ALONE, ON_BODIES = range(3)
 
 
 class Tile(NamedTuple):
@@ -194,7 +194,7 @@ class Tiles:
     wrenches : bool
         Whether wrenches act on bodies.
     lanes_are : int
-        JOINED, ALONE or HUNG.
+        JOINED, ALONE or ON_BODIES.
     interleaved : bool
         Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
     factored : bool
@@ -242,7 +242,7 @@ class Tiles:
         lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
         self.wrenches = np.zeros(self.steps * 6 * wrenches)
         self.loads, self.omegas = aligned_zeros(lanes * 12), aligned_zeros(lanes * 3)
-        self.blocks = aligned_zeros(lanes * (GATHERED if lanes_are == HUNG else SIZE))
+        self.blocks = aligned_zeros(lanes * (GATHERED if lanes_are == ON_BODIES else SIZE))
         self.eliminated = aligned_zeros(int(needs.eliminated[self.leading]) if self.leading >= 0 else 0)
         plan = TilePlan(
             handles=Handles(np.zeros(TURNING), self.blocks, np.zeros(12)),
@@ -252,7 +252,7 @@ class Tiles:
             tip=int(tip),
             kept=self.kept,
             interleaved=int(interleaved),
-            hung=int(lanes_are == HUNG),
+            on_bodies=int(lanes_are == ON_BODIES),
             place=aligned_zeros(place),
             bias=aligned_zeros(bias),
             pivot=aligned_zeros(pivot),
@@ -269,7 +269,7 @@ class Tiles:
             scratch=aligned_zeros(SCRATCH),
             leading=self.leading,
             eliminated=self.eliminated,
-            ahead_block=aligned_zeros(SIZE * self.width),
+            early_block=aligned_zeros(SIZE * self.width),
         )
         self._table = Table(plan)
         self.plan = self._table.data

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.selection import Selection
 from mpimbs.files.constraint_record import ConstraintRecord
 from mpimbs.files.output_layout import KINETIC, MAGNITUDES, PER_ITEM, UNIT_OF
@@ -34,7 +35,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Peak(NamedTuple):
-    """What is the most extreme of all numbers of a kind."""
+    """The most extreme of all numbers of a kind."""
 
     value: float
     kind: str
@@ -79,7 +80,7 @@ class Extremes:
                 np.copyto(when, t, where=beyond)
 
     def own(self) -> dict[str, Floats]:
-        """What was found, each number on one rank only: stretches of the model's order; all ranks call."""
+        """What was found, each number on one rank only: blocks of the model's order; all ranks call."""
         order, first = self._dynamics.model_order, self._dynamics.comm.rank == 0
         kinds = {"q": "q", "u": "u"} | dict.fromkeys(MAGNITUDES, "body")
         return {
@@ -154,13 +155,6 @@ Store = Samples | SampleWriter
 _LIKE = {"q": "q", "u": "u", "poses": "body", "loads": "body"}  # in whose order quantities are
 
 
-class _Loads(NamedTuple):
-    """What joints carry, of one evaluation."""
-
-    joints: Floats  # [n, 6]: this rank's
-    loops: Floats | None  # [loops, 6]: all of them
-
-
 class Recorder:
     """Takes samples; all ranks make it together and call.
 
@@ -207,7 +201,7 @@ class Recorder:
         self._dynamics = dynamics
         self._constraints, self._projection = constraints, projection
         self._loads = loads = "loads" in selection.bodies
-        self._chosen = {name: self._stretch(name, selection.rows(name, dynamics.system)) for name in selection.bodies}
+        self._chosen = {name: self._block(name, selection.rows(name, dynamics.system)) for name in selection.bodies}
         widths = {}
         for name, chosen in self._chosen.items():
             count = dynamics.model_order[_LIKE[name]].count if chosen is None else len(chosen)
@@ -221,13 +215,13 @@ class Recorder:
         self.store = keep(widths)
         self.balance = Balance()
         self.extremes = Extremes(dynamics, loads) if extremes else None
-        self._watched: tuple[float, _Loads | None] = (np.nan, None)  # time and loads of the last step
+        self._watched: tuple[float, CarriedLoads | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
         self._work = 0.0  # J: that of the segments before, without what events took
 
-    def _stretch(self, name: str, rows: Integers | None) -> Integers | None:
-        """Which rows of this rank's stretch are kept, of those of the whole."""
+    def _block(self, name: str, rows: Integers | None) -> Integers | None:
+        """Which rows of this rank's block are kept, of those of the whole."""
         if rows is None:
             return None
         comm, order = self._dynamics.comm, self._dynamics.model_order[_LIKE[name]]
@@ -236,8 +230,8 @@ class Recorder:
 
     def _kept(self, name: str, part: Floats) -> Floats:
         """What samples keep of this rank's part of a quantity."""
-        chosen, stretch = self._chosen[name], self._dynamics.model_order[_LIKE[name]](part)
-        return stretch if chosen is None else stretch[chosen]
+        chosen, block = self._chosen[name], self._dynamics.model_order[_LIKE[name]](part)
+        return block if chosen is None else block[chosen]
 
     def follow(self, before: Recorder, work: float) -> None:
         """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
@@ -285,13 +279,12 @@ class Recorder:
             self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
             self._watched = t, loads
 
-    def _joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> _Loads:
+    def _joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
         watched, found = self._watched
         if found is not None and watched == t:
             return found
         dynamics = self._dynamics
-        joints = together(dynamics.comm, lambda: dynamics.joint_loads(q, u, held, t))
-        return _Loads(joints, None if dynamics.loops is None else dynamics.loops.loads)
+        return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

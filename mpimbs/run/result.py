@@ -19,7 +19,7 @@ from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS, SELECTED
 from mpimbs.files.reading import newest, open_run
 from mpimbs.run.witness import witness_told
 from mpimbs.stepping.projection import loops_told
-from mpimbs.stepping.step_sizes import told
+from mpimbs.stepping.step_sizes import steps_in_words
 
 if TYPE_CHECKING:
     from mpimbs.files.samples import Sample
@@ -77,7 +77,7 @@ _MOST_TOLD = 5  # failed copies in a summary
 
 @dataclass(repr=False)
 class Outcome(Sampled):
-    """What runs and ensembles have in common."""
+    """The results of runs and ensembles: what both have."""
 
     _not_kept: ClassVar[tuple[str, ...]] = ("status", "motion")  # in the output file
     status: str = "complete"
@@ -106,7 +106,7 @@ class Outcome(Sampled):
         return (
             f"{self.status}: t = {self.time:g} s, {copies}{self.steps} steps, {self.rejected} rejected, "
             f"{self.evaluations} evaluations\n"
-            + (f"{told(self.step_sizes)}\n" if self.step_sizes else "")
+            + (f"{steps_in_words(self.step_sizes)}\n" if self.step_sizes else "")
             + f"seconds: {phases}"
         )
 

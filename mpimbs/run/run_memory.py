@@ -183,7 +183,7 @@ class RunMemory:
         arrays = {k.removeprefix(_COUPLING): vectors.pop(k) for k in counts if k.startswith(_COUPLING)}
         if (iterative := dynamics.coupling.iterative) is not None:
             iterative.recall(header["coupling"], arrays)
-        return {name: self._order(name).back(stretch) for name, stretch in vectors.items()}
+        return {name: self._order(name).back(block) for name, block in vectors.items()}
 
     def _order(self, name: str) -> Reorder:
         """How a vector of a checkpoint comes into the model's order: its name begins with that of what it is like."""

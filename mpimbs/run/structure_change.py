@@ -54,7 +54,7 @@ def go_over(
     names = {name for event in events for name in event.cut}
     system, dynamics = before.system, after.dynamics
     cut = np.array(sorted(system.index_of(name) for name in names - system.loop_names), np.int64)
-    q, u = carried_over(before, dynamics, q, u, cut)
+    q, u = taken_over(before, dynamics, q, u, cut)
     begun = {name for event in events for name in event.connect} & {loop.name for loop in dynamics.system.loops}
     close = {name for event in events if event.gap == "close" for name in event.connect} & begun
     if not begun:
@@ -63,7 +63,7 @@ def go_over(
     return connected_state(dynamics, q, u, begun, close, settle)
 
 
-def carried_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: Integers) -> tuple[Floats, Floats]:
+def taken_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: Integers) -> tuple[Floats, Floats]:
     """Give the state of a system in which the inboard joints of some bodies were cut; all ranks call.
 
     Parameters

@@ -84,19 +84,19 @@ def columns_at_once(zero: Any) -> int:
 
 
 # A `singledispatch` object is not a plain function, which is what numba resolves: kernels call this.
-def columns(zero: Any) -> int:
+def columns_of_part(zero: Any) -> int:
     """Columns of a row that are treated at once, for numbers of the type of `zero`: `PART` of lanes, else all six."""
     return columns_at_once(zero)
 
 
 def unit_rows(zero: Any, first: int) -> Any:
     """Give the rows of the identity, or their part from column `first` on, for numbers of the type of `zero`."""
-    return tuple(tuple(zero + (i == j) for j in range(first, first + columns(zero))) for i in range(6))
+    return tuple(tuple(zero + (i == j) for j in range(first, first + columns_of_part(zero))) for i in range(6))
 
 
 def zero_row(zero: Any) -> Any:
     """Give a row of zeros, for numbers of the type of `zero`."""
-    return (zero,) * columns(zero)
+    return (zero,) * columns_of_part(zero)
 
 
 def add_row(a: Any, b: Any) -> Any:
@@ -194,7 +194,7 @@ def _overload_transposed_rows(rows):
     return lambda rows: transposed(rows)
 
 
-@kernel_overload(columns)
+@kernel_overload(columns_of_part)
 def _overload_columns(zero):
     count = PART if isinstance(zero, Lanes) else 6
     return lambda zero: count

@@ -27,7 +27,7 @@ BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tri
 
 
 class EnsembleMemory(NamedTuple):
-    """What the steps of a rank's copies so far leave to the next.
+    """The memory that the steps of a rank's copies leave to the next.
 
     Attributes
     ----------

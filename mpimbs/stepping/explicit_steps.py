@@ -204,7 +204,7 @@ def compile_steps() -> None:
     for entry in (m.propose, m.judge, m.conclude, m.march):
         entry.compile((typeof(steps.plan),))
     m.stage.compile((typeof(steps.plan), typeof(0)))
-    m.between.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
+    m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
 
 
 class ExplicitSteps:
@@ -379,7 +379,7 @@ class ExplicitSteps:
     def within(self, t: float) -> Parts:
         """Give the state at a time (s) in the last step, by the scheme's polynomial; it is used again."""
         size = self.size
-        m.between(self.plan, self.tableau.weights((t - self.began) / size), size)
+        m.interpolated_state(self.plan, self.tableau.weights((t - self.began) / size), size)
         return self._rooms[2]
 
     def complete(self, evaluate: Callable[[float, Parts, int], None]) -> None:
@@ -389,5 +389,5 @@ class ExplicitSteps:
             evaluate(self.time, self.state, int(c[m.LAST]))
             c[m.KNOWN] = m.IN_LAST
         for k in range(tableau.stages + 1, len(tableau.a)):
-            m.between(self.plan, tableau.a[k].copy(), self.size)
+            m.interpolated_state(self.plan, tableau.a[k].copy(), self.size)
             evaluate(self.began + float(tableau.c[k]) * self.size, self._rooms[2], k)

@@ -73,7 +73,7 @@ class Moment(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What an integrator is made for; see `integrators.make_integrator`."""
+    """The demands on an integrator; see `integrators.make_integrator`."""
 
     accuracy: Accuracy
     asked: Callable[[], int]
@@ -145,7 +145,7 @@ class Integrator(ABC):
     @property
     @abstractmethod
     def _state(self) -> Floats:
-        """This rank's numbers at the time reached: coordinates, speeds, work; may be written where `_settle` does."""
+        """This rank's numbers at the time reached: coordinates, speeds, work; may be written where `_finish` does."""
 
     @property
     @abstractmethod
@@ -287,7 +287,7 @@ class Integrator(ABC):
             cause = likely_cause(self._dynamics, self.time, size, self.q, self.u, self.held)
             raise SimulationError(f"{told}; {cause}")
 
-    def _settle(self, state: Floats) -> SimulationError | None:
+    def _finish(self, state: Floats) -> SimulationError | None:
         """Make quaternions unit, follow given motions, close the loops; gives why it can't, the same on all ranks."""
         if self._has_quaternions:
             left_by_step = make_quaternions_unit(0.0, self._dynamics.subchain.structure, state[: self._nq])

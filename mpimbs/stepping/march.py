@@ -50,7 +50,8 @@ FACTS = 5  # numbers of which ranks need the largest: error, failure, and three 
 
 
 class MarchPlan(NamedTuple):
-    """What steps are made of; rows of rates and rooms of states begin `stride` numbers after each other."""
+    """Arguments of steps in compiled code; rows of rates and rooms of states begin `stride` numbers after each
+    other."""
 
     rank: Integers  # table of evaluations
     evaluation: int  # its address; 0: Python evaluates
@@ -340,7 +341,7 @@ def conclude(plan):
 
 
 @kernel
-def between(plan, weights, size):
+def interpolated_state(plan, weights, size):
     """Write a state within the last step to `MarchPlan.state`, from weights of the rates and the step's size (s)."""
     p, weights = read(plan, PLAN), borrowed(weights)
     _state_of(p, p.state, 0, weights, 0, weights.size, 1 - p.counts[NOW], size)

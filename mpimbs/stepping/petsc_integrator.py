@@ -125,7 +125,7 @@ class PetscIntegrator(Integrator):
 
     def _loads(self) -> Floats:
         """What the bodies receive through their joints [n, 6] where `_derivative` was asked for last."""
-        return self._dynamics.loads.carried(*self._views, self._acted, self.held)
+        return self._dynamics.loads.after(*self._views, self._acted, self.held).joints
 
     def _find_first_step(self) -> float:
         derivative = self._vector.duplicate()
@@ -273,11 +273,11 @@ class PetscIntegrator(Integrator):
         return search.passed
 
     def _settled(self) -> SimulationError | None:
-        """See `_settle`."""
+        """See `_finish`."""
         if self._projection is None and not self._follows and not self._has_quaternions:
             return None
         self._values[:] = self._state
-        stuck = self._settle(self._values)
+        stuck = self._finish(self._values)
         self._vector.setArray(self._values)
         return stuck
 

@@ -20,7 +20,7 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import ROUNDING
-from mpimbs.parallel.agreement import largest, on_root
+from mpimbs.parallel.agreement import largest_magnitudes, on_root
 from mpimbs.stepping.settings import NONE, POSITIONS, VELOCITIES
 
 Floats = npt.NDArray[np.float64]
@@ -151,7 +151,7 @@ class Projection:
             q, u = self._closed(q, u, parted)
             if u is not before:
                 unit = self._dynamics.divided.units[1]
-                self._see_amplified(speeds, *largest(self._dynamics.comm, u / unit, (u - before) / unit))
+                self._see_amplified(speeds, *largest_magnitudes(self._dynamics.comm, u / unit, (u - before) / unit))
         return q, u
 
     def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:

@@ -102,7 +102,7 @@ def without_estimate(name: str) -> str:
 
 
 class Accuracy(NamedTuple):
-    """What the step size follows: tolerances of the error estimate, or a fixed step.
+    """The tolerances of the error estimate that the step size follows, or a fixed step.
 
     A step is taken if the estimated error of each coordinate and speed x is at most atol + rtol |x|, with `atol` in
     rad, m, rad/s and m/s alike (1 for numbers of quaternions): whatever the size of the system.

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError
 from mpimbs.dynamics import Dynamics
-from mpimbs.parallel.agreement import largest, together
+from mpimbs.parallel.agreement import largest_magnitudes, together
 from mpimbs.stepping.schemes import stable_radius
 
 Floats = npt.NDArray[np.float64]
@@ -106,7 +106,7 @@ class StabilityProbe:
         Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
         """
         counted, self._halt = self._dynamics.evaluations, None
-        self._state = t, q, u, self._derivative(t, q, u), largest(self._dynamics.comm, u)[0]
+        self._state = t, q, u, self._derivative(t, q, u), largest_magnitudes(self._dynamics.comm, u)[0]
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
         scale = np.repeat([rate, 1.0], [self._nq, len(u)])
@@ -141,7 +141,7 @@ class StabilityProbe:
         n, before = self._nq, self._times_jacobian(self._vector)
         after = self._times_jacobian(self._times_jacobian(before))
         self._vector = after
-        sizes = largest(self._dynamics.comm, before[n:], after[n:])
+        sizes = largest_magnitudes(self._dynamics.comm, before[n:], after[n:])
         with np.errstate(all="ignore"):
             rate = np.sqrt(sizes[1] / sizes[0])
         return float(rate) if 0.0 < rate < np.inf else 1.0
@@ -150,7 +150,7 @@ class StabilityProbe:
         """The Jacobian times a vector, from the difference of two derivatives."""
         t, q, u, here, state_speed = self._state
         n = self._nq
-        angle, speed = largest(self._dynamics.comm, vector[:n], vector[n:])
+        angle, speed = largest_magnitudes(self._dynamics.comm, vector[:n], vector[n:])
         scale = max(angle / ANGLE, speed / (SPEED * (1.0 + state_speed)))
         beside = vector / scale
         return (self._derivative(t, q + beside[:n], u + beside[n:]) - here) * scale

@@ -13,7 +13,7 @@ EARLIER = (("q_before", "u_before"), ("q_last", "u_last"))  # states that `bdf` 
 
 
 class StepMemory(NamedTuple):
-    """What the steps so far leave to the next, beside the state.
+    """The memory that the steps leave to the next, beside the state.
 
     Attributes
     ----------

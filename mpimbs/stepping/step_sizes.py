@@ -111,7 +111,7 @@ class StepSizes:
         return found | {"limited_by": limit, "share_of_stable": self._shares.total / count}
 
 
-def told(found: dict[str, Any]) -> str:
+def steps_in_words(found: dict[str, Any]) -> str:
     """The statistics in a line, with what to do."""
     if "fixed" in found:
         return f"steps: {found['fixed']:.3g} s, fixed"

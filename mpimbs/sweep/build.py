@@ -14,10 +14,10 @@ from mpimbs.model.order.order import heaviest_last
 from mpimbs.sweep.structure import (
     ADDED,
     BODY,
-    CARRIED,
     FIRST_Q,
     FIRST_U,
     FIXED,
+    FROM_BEFORE,
     HELD,
     LAST_U,
     SINK,
@@ -329,7 +329,12 @@ def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Int
 
 
 def join_steps(
-    steps: Integers, parent: Integers, first: Integers, last: Integers, boundaries: int, hung_on: Integers = NO_BODIES
+    steps: Integers,
+    parent: Integers,
+    first: Integers,
+    last: Integers,
+    boundaries: int,
+    outside_bodies: Integers = NO_BODIES,
 ) -> int:
     """Write from which junction each step takes its motion and into which it gathers loads; how many there are.
 
@@ -342,16 +347,16 @@ def join_steps(
         Of each body: -1 - k where it lies on the body k outside; its first step, and the one that carries it.
     boundaries : int
         Bodies outside.
-    hung_on : array, optional
+    outside_bodies : array, optional
         Bodies on which others hang that are not among these: junctions, too.
     """
-    steps[:, SOURCE] = CARRIED
+    steps[:, SOURCE] = FROM_BEFORE
     steps[:, SINK] = -1
     inside = parent >= 0
     carried = np.zeros(len(parent), bool)
     carried[inside] = first[inside] == last[parent[inside]] + 1
     slotted = np.zeros(len(parent), bool)
-    slotted[parent[~carried & inside]] = slotted[hung_on] = True
+    slotted[parent[~carried & inside]] = slotted[outside_bodies] = True
     branching = np.flatnonzero(slotted)
     junction = np.zeros(len(parent) + boundaries, np.int64)
     junction[branching] = np.arange(boundaries, boundaries + len(branching))

@@ -75,7 +75,7 @@ def add_rotors(zero, structure, udot, tau):
 
 
 @kernel(inline=True)
-def _carried(zero, structure, step, f, given):
+def _load_inward(zero, structure, step, f, given):
     work, loads, stride, tau = given
     n = width(zero)
     f = add6(f, body_momentum(zero, structure, step, load6(zero, loads, step * stride)))
@@ -87,7 +87,7 @@ def _carried(zero, structure, step, f, given):
 
 
 @kernel
-def newton_euler(zero, structure, work, load2, loads, stride, tau, hung=None):
+def newton_euler(zero, structure, work, load2, loads, stride, tau, onto=None):
     """Sweep inward: the joint loads f = I A + p + sum over children of X^T f, and of them tau = S^T f.
 
     Returns what handle 1 is handed, f1.
@@ -101,13 +101,13 @@ def newton_euler(zero, structure, work, load2, loads, stride, tau, hung=None):
         place: load that the step receives through its joint, at its origin, in its frame (N m, N).
     tau : array [nu]
         Written: generalized forces (N m, N).
-    hung : optional
+    onto : optional
         Anything: the slots hold already what hangs on their bodies, and is not among the steps.
     """
     given = (work, loads, stride, tau)
-    if hung is None:
-        return walk_inward(zero, structure, work.junction, _carried, scale6(-1.0, load2), given)
-    return walk_inward_onto(zero, structure, work.junction, _carried, scale6(-1.0, load2), given)
+    if onto is None:
+        return walk_inward(zero, structure, work.junction, _load_inward, scale6(-1.0, load2), given)
+    return walk_inward_onto(zero, structure, work.junction, _load_inward, scale6(-1.0, load2), given)
 
 
 @kernel(inline=True)
@@ -136,7 +136,7 @@ def held_motion(zero, structure, work, u, udot, out):
 
 
 @kernel(inline=True)
-def carried_on(omega, acceleration, rotation, position, twist, held):
+def motion_beyond(omega, acceleration, rotation, position, twist, held):
     """Angular velocity and acceleration of handle 2, given those of handle 1, and how it moves while that is held.
 
     With R and r of handle 2, and its angular and linear velocity w', v' then: w = R w1 + w',
@@ -156,7 +156,7 @@ def join_held(zero, left, right, out):
     r, p = load9(zero, right, 0), load3(zero, right, 9)
     before, twist = load6(zero, left, 12), load6(zero, right, 12)
     rotation, position = chain_frame_change(load9(zero, left, 0), load3(zero, left, 9), r, p)
-    _, a = carried_on(before[0:3], load6(zero, left, 18), r, p, twist, load6(zero, right, 18))
+    _, a = motion_beyond(before[0:3], load6(zero, left, 18), r, p, twist, load6(zero, right, 18))
     store_numbers(zero, out, 0, rotation)
     store_numbers(zero, out, 9, position)
     store_numbers(zero, out, 12, add6(motion_outward(r, p, before), twist))

@@ -30,7 +30,7 @@ from mpimbs.spatial.rows import (
     ROW,
     add_products,
     add_row,
-    columns,
+    columns_of_part,
     no_products,
     scale_row,
     store_column,
@@ -267,7 +267,7 @@ def _compliance(zero, structure, work, block):
 @kernel(inline=True)
 def far_handle(zero, structure, work, block):
     """Add what handle 2 takes to the handle equations, E, W and c, and keep s: over what `inward` left."""
-    for first in range(0, 6, columns(zero)):
+    for first in range(0, 6, columns_of_part(zero)):
         transfer(zero, structure, work, structure.path, work.pivot, PIVOT, 8, block, first)
     _compliance(zero, structure, work, block)
 
@@ -343,7 +343,7 @@ def write_gathered(zero, state, block):
 
 
 @kernel
-def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None, bare=None, hung=None):
+def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None, bare=None, onto=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -367,12 +367,12 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
     bare : array [GATHERED], optional
         Written in place of `block`, with one handle: the 27 numbers of I and p.
-    hung : optional
+    onto : optional
         Anything: the slots hold already what hangs on their bodies, and is not among the steps.
     """
     none = (zero, zero, zero, zero, zero, zero)
     state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
-    if hung is not None:
+    if onto is not None:
         given = (work, tau, keep_nothing, tau)
         state = walk_inward_onto(zero, structure, work.junction, articulated, state, given)
     elif eliminated is None:

@@ -105,7 +105,7 @@ def reached(structure, work, udot, given, found):
 
 
 @kernel(inline=True)
-def _carried(zero, structure, step, state, given):
+def _magnitude_inward(zero, structure, step, state, given):
     work, reach, loops, behind, lever, acting, found = given
     moment, force = state
     body = structure.steps[step, BODY] * FIXED
@@ -131,7 +131,7 @@ def _carried(zero, structure, step, state, given):
 
 
 @kernel
-def carried(structure, work, reach, loops, behind, lever, acting, found):
+def load_magnitudes(structure, work, reach, loops, behind, lever, acting, found):
     """Write magnitudes of the generalized forces of accelerations [nu], after `reached`.
 
     Parameters
@@ -148,4 +148,4 @@ def carried(structure, work, reach, loops, behind, lever, acting, found):
         Added to: those of moments (N m) and forces (N) of all steps, each by itself, without `loops`.
     """
     given = (work, reach, loops, behind, lever, acting, found)
-    walk_inward(0.0, structure, work.junction, _carried, (0.0, 0.0), given)
+    walk_inward(0.0, structure, work.junction, _magnitude_inward, (0.0, 0.0), given)

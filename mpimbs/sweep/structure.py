@@ -31,11 +31,11 @@ BOUNDARY = 18  # boundary motion, for output: rotation 9, position 3, twist 6
 # Columns of `Structure.steps`.
 TURN, SLIDES, FIRST_Q, FIRST_U, LAST_U, SOURCE, SINK, BODY = range(8)
 HELD = 2.0**100  # kg m^2 or kg: armature of an axis that follows a given motion; others vanish beside it
-CARRIED = -1  # SOURCE: the parent is the step before
+FROM_BEFORE = -1  # SOURCE: the parent is the step before
 
 
 class Structure(NamedTuple):
-    """What never changes during a run: the joints and bodies of a subchain of m steps and nu degrees of freedom."""
+    """The joints and bodies of a subchain of m steps and nu degrees of freedom, which never change during a run."""
 
     steps: Rows  # [m, 8]: the columns above; BODY is the item of `fixed` that a step is made by
     axes: Integers  # [nu]: unit axis of each degree of freedom, 0..5
@@ -57,7 +57,7 @@ class Springs(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What an evaluation writes, allocated once."""
+    """The arrays that an evaluation writes, allocated once."""
 
     place: Floats  # [m * PLACE]
     bias: Floats  # [m * BIAS]
@@ -67,7 +67,8 @@ class Workspace(NamedTuple):
 
 
 class Handles(NamedTuple):
-    """What the table of every part begins with: what it gives to the scan and the coupling, and is given by them."""
+    """The first fields of every part's table: what the part gives to the scan and the coupling, and is given by
+    them."""
 
     turn: Floats  # [TURNING], written: boundary turn of the whole part
     blocks: Floats  # [count * SIZE], written: handle equations of its subchains, in the form that its coupling joins

@@ -115,7 +115,7 @@ def release(left, right, joint, freed, record):
 
 
 @kernel
-def assemble(left, right, record, out):
+def assemble_pair(left, right, record, out):
     """Join two assemblies into one, after `release` [Critchley 2007, eq. 29-42].
 
     Parameters
@@ -146,7 +146,7 @@ def assemble(left, right, record, out):
 
 
 @kernel
-def spread(left, right, joint, freed, record, f1, f2, load, udot):
+def disassemble_pair(left, right, joint, freed, record, f1, f2, load, udot):
     """Find what happens at a joint between two assemblies, from the loads on their outer handles.
 
     Parameters

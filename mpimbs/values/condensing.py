@@ -22,7 +22,7 @@ SQUARE = SIDE * SIDE
 
 
 @kernel
-def clear_front(front, size):
+def begin_front(front, size):
     """Begin a front."""
     for i in range(size * size):
         front[i] = 0.0

@@ -41,7 +41,7 @@ _BLOCK, _TRANSFER, _COMPLIANCE, _NOISE = (f.py_func for f in (block_at, transfer
 
 
 class Join(NamedTuple):
-    """How two values are joined.
+    """The join of two values: components that hang, loops that close.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ LISTED = HANG, CLOSE_LOOP
 # The list of `HANG`: E_ij, [I | p] of i in the work, [I | p] of b in the right value; places of x_j, A_i, A_b; which of
 # the groups is j, how many share its slot, how many there are; then of each group, of those that share the slot first,
 # j the last of them: its place, its number in the work, E_b in the right value, E_i, noise; -1: none.
-HANG_HEAD, OF_HUNG = 9, 5
+HANG_HEAD, OF_COMPONENT = 9, 5
 # Of `CLOSE_LOOP`: [I | p] in the work, noise, the counter, place of A; which of the groups it is, how many there are;
 # then of each group with that slot: its place, its number in the work, E.
 CLOSE_HEAD, OF_CLOSED = 6, 3
@@ -76,18 +76,18 @@ def _across(rows):
 
 
 @kernel
-def _hang(row, hung, work, right, response, scratch):
+def _hang(row, component, work, right, response, scratch):
     """Hang a component on an open body; [X | r] and the T are kept."""
-    e_ij, near, block = hung[0], hung[1], hung[2]
-    number, shared, count = hung[6], hung[7], hung[8]
-    j = hung[HANG_HEAD + OF_HUNG * number + 1]
+    e_ij, near, block = component[0], component[1], component[2]
+    number, shared, count = component[6], component[7], component[8]
+    j = component[HANG_HEAD + OF_COMPONENT * number + 1]
     w, inertia = _at(row, j, j), six_rows(right, block)
     product = products(work, w, inertia)
     write_six(scratch, 0, sums(product, six_rows(UNITS, 0)))
     r = extra_differences(six_rows(work, w), product)
     write_six(response, 0, sums(_across(six_rows(work, e_ij)), r))
     for k in range(count):
-        group = span(hung, HANG_HEAD + OF_HUNG * k, OF_HUNG)
+        group = span(component, HANG_HEAD + OF_COMPONENT * k, OF_COMPONENT)
         if k < shared:
             rows = six_rows(work, _at(row, j, group[1]))
             rows = sums(rows, negatives(extras(rows)))
@@ -107,21 +107,21 @@ def _hang(row, hung, work, right, response, scratch):
     rows = negatives(products(right, block, six_rows(response, 0)))
     write_six(scratch, 2 * SIX, sums(rows, negatives(extras(inertia))))
     for k in range(count):
-        e_b = hung[HANG_HEAD + OF_HUNG * k + 2]
+        e_b = component[HANG_HEAD + OF_COMPONENT * k + 2]
         rows = negatives(products(right, block, six_rows(response, SIX * (1 + k))))
         write_six(scratch, SIX * (3 + k), sums(rows, six_rows(right, e_b)) if e_b >= 0 else rows)
     write_six(scratch, 0, six_rows(work, e_ij))
     rows = negatives(products(scratch, 0, six_rows(scratch, 2 * SIX)))
     write_six(work, near, symmetric(sums(six_rows(work, near), rows)))
     for k in range(count):
-        to, rows = hung[HANG_HEAD + OF_HUNG * k + 3], products(scratch, 0, six_rows(scratch, SIX * (3 + k)))
+        to, rows = component[HANG_HEAD + OF_COMPONENT * k + 3], products(scratch, 0, six_rows(scratch, SIX * (3 + k)))
         write_six(work, to, sums(six_rows(work, to), rows) if k < shared else rows)
     for k in range(count):
-        group = span(hung, HANG_HEAD + OF_HUNG * k, OF_HUNG)
+        group = span(component, HANG_HEAD + OF_COMPONENT * k, OF_COMPONENT)
         if k < shared:
             write_six(scratch, SIX, six_rows(work, _at(row, group[1], j)))  # of j itself with c, which `products` skips
         for m in range(k, count):
-            other = hung[HANG_HEAD + OF_HUNG * m + 1]
+            other = component[HANG_HEAD + OF_COMPONENT * m + 1]
             at = _at(row, group[1], other)
             if k < shared:
                 rows = products(scratch, SIX, six_rows(scratch, SIX * (3 + m)))
@@ -197,7 +197,7 @@ def _close(row, closed, work, kept):
 
 
 @kernel
-def join(rows, first, last, lists, left, right, work, out, kept, scratch):
+def join_values(rows, first, last, lists, left, right, work, out, kept, scratch):
     """Join the values of two intervals in sequence.
 
     Parameters
@@ -220,8 +220,8 @@ def join(rows, first, last, lists, left, right, work, out, kept, scratch):
         elif kind == GIVE:
             _copy(work, at, out, to, count)
         elif kind == HANG:
-            hung = span(lists, at, count)
-            _hang(row, hung, work, right, span(kept, row[KEEP], SIX * (1 + hung[8])), scratch)
+            component = span(lists, at, count)
+            _hang(row, component, work, right, span(kept, row[KEEP], SIX * (1 + component[8])), scratch)
         elif kind == CLOSE_LOOP:
             _close(row, span(lists, at, count), work, span(kept, row[KEEP], kept.size - row[KEEP]))
         elif kind == ADD_RIGHT:
@@ -249,18 +249,18 @@ def _add_times(rows, base, x, at, y, to, sign):
 
 
 @kernel
-def _unhang(hung, right, response, x):
+def _unhang(component, right, response, x):
     """Find the acceleration of what hangs on an open body, and the load on that."""
-    x_j, a_i, a_b, block, count = hung[3], hung[4], hung[5], hung[2], hung[8]
+    x_j, a_i, a_b, block, count = component[3], component[4], component[5], component[2], component[8]
     for i in range(6):
         x[a_b + i] = response[i * ROW + EXTRA]
     _add_times(response, 0, x, a_i, x, a_b, 1.0)
     for k in range(count):
-        _add_times(response, SIX * (1 + k), x, hung[HANG_HEAD + OF_HUNG * k], x, a_b, 1.0)
+        _add_times(response, SIX * (1 + k), x, component[HANG_HEAD + OF_COMPONENT * k], x, a_b, 1.0)
     for k in range(count):
-        e_b = hung[HANG_HEAD + OF_HUNG * k + 2]
+        e_b = component[HANG_HEAD + OF_COMPONENT * k + 2]
         if e_b >= 0:
-            _add_times(right, e_b, x, hung[HANG_HEAD + OF_HUNG * k], x, x_j, 1.0)
+            _add_times(right, e_b, x, component[HANG_HEAD + OF_COMPONENT * k], x, x_j, 1.0)
     for i in range(6):
         x[x_j + i] -= right[block + i * ROW + EXTRA]
     _add_times(right, block, x, a_b, x, x_j, -1.0)
@@ -287,7 +287,7 @@ def _unclose(closed, kept, x):
 
 
 @kernel
-def spread(rows, first, last, lists, right, kept, outer, of_left, of_right, x):
+def spread_values(rows, first, last, lists, right, kept, outer, of_left, of_right, x):
     """Find accelerations of the slots and loads of the groups of two intervals that `join` joined.
 
     Parameters
@@ -314,8 +314,8 @@ def spread(rows, first, last, lists, right, kept, outer, of_left, of_right, x):
             for k in range(count):
                 x[to + k] = outer[at + k]
         elif kind == HANG:
-            hung = span(lists, at, count)
-            _unhang(hung, right, span(kept, row[KEEP], SIX * (1 + hung[8])), x)
+            component = span(lists, at, count)
+            _unhang(component, right, span(kept, row[KEEP], SIX * (1 + component[8])), x)
         elif kind == CLOSE_LOOP:
             _unclose(span(lists, at, count), span(kept, row[KEEP], kept.size - row[KEEP]), x)
         elif kind == COPY_WITHIN:

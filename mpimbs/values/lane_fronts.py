@@ -32,7 +32,7 @@ def _add(zero, array, item, x):
 
 
 @kernel
-def clear_front(zero, front, length, used):
+def clear_front_lanes(zero, front, length, used):
     """Make a front one of no columns."""
     n = width(zero)
     for g in range(0, length, ROW):
@@ -46,7 +46,7 @@ def clear_front(zero, front, length, used):
 
 
 @kernel
-def add_end(zero, front, length, group, columns, c, used):
+def add_end_lanes(zero, front, length, group, columns, c, used):
     """Add what acts on the body itself: columns [6, 8] of a group, and c."""
     n = width(zero)
     for k in range(used):
@@ -56,7 +56,7 @@ def add_end(zero, front, length, group, columns, c, used):
 
 
 @kernel
-def fold(zero, front, length, groups, other, other_length, grounded, root, used):
+def fold_lanes(zero, front, length, groups, other, other_length, grounded, root, used):
     """Add a front that was moved to the same body."""
     n = width(zero)
     for number in range(0, groups.size, 2):
@@ -82,14 +82,14 @@ def fold(zero, front, length, groups, other, other_length, grounded, root, used)
 
 
 @kernel
-def add_unseen(zero, front, at, length, size):
+def add_unseen_lanes(zero, front, at, length, size):
     """Add to the noise of columns from `at` on parts of squares of what they could do."""
     for k in range(len(size)):
         _add(zero, front, NOISE_ROW * length + at + k, UNSEEN * size[k])
 
 
 @kernel
-def add_freedom(zero, front, length, s, reciprocal, used):
+def add_freedom_lanes(zero, front, length, s, reciprocal, used):
     """Add what a degree of freedom lets the first columns do: W += s s^T / D; `s` of these."""
     n = width(zero)
     count = s.size // n
@@ -164,7 +164,7 @@ def _eliminate_here(zero, length, at, first_row, kept, used):
 
 @kernel(inline=True)
 def _factors(zero, kept, each, r):
-    """What of the eliminated columns is taken from a row: 1 / W_dd times the numbers that these have at a place."""
+    """Factors by which the eliminated columns are taken from a row: -1 / W_dd times their numbers at a place."""
     n = width(zero)
     return (
         -load(zero, kept, n) * load(zero, kept, r * n),
@@ -229,7 +229,7 @@ def _eliminate(zero, front, length, group, bare, kept, grounded, used):
 
 
 @kernel
-def eliminate(zero, front, length, group, bare, kept, grounded, used):
+def eliminate_lanes(zero, front, length, group, bare, kept, grounded, used):
     """Eliminate a group of columns whose y is zero; see `fronts.eliminate`."""
     if used == OF_A_HINGE:  # for which loops are written out
         return _eliminate(zero, front, length, group, bare, kept, grounded, OF_A_HINGE)
@@ -237,7 +237,7 @@ def eliminate(zero, front, length, group, bare, kept, grounded, used):
 
 
 @kernel(inline=True)
-def dot_rows(zero, a, at, b, length, used):
+def dot_lanes(zero, a, at, b, length, used):
     """Sum of the products of the numbers of so many columns of two arrays, from a place of the first on."""
     n, total = width(zero), zero
     for g in range(0, length, ROW):
@@ -247,7 +247,7 @@ def dot_rows(zero, a, at, b, length, used):
 
 
 @kernel
-def found_loads(zero, kept, length, group, acceleration, x, grounded, used):
+def found_loads_lanes(zero, kept, length, group, acceleration, x, grounded, used):
     """Write the loads of a group that `eliminate` eliminated into those of the front; see `fronts.found_loads`."""
     n, each, at = width(zero), KEPT + length, ROW * group
     for i in range(ROW):
@@ -261,5 +261,5 @@ def found_loads(zero, kept, length, group, acceleration, x, grounded, used):
         s = load(zero, kept, (own + 2 + C_ROW) * n)
         if not grounded:
             s = s + dot6(load6(zero, kept, own + 2), load6(zero, acceleration, 0))
-        s = s + dot_rows(zero, kept, own + KEPT, x, length, used)
+        s = s + dot_lanes(zero, kept, own + KEPT, x, length, used)
         store(x, (at + d) * n, -s * load(zero, kept, (own + 1) * n))

@@ -28,7 +28,7 @@ OPEN_BODY, LOOP, TO_WORLD = range(3)  # sorts of groups
 
 
 class Room(NamedTuple):
-    """What a value has room for: slots, groups, blocks E, and whether the system has loops (1)."""
+    """The size of a value: slots, groups, blocks E, and whether the system has loops (1)."""
 
     inboard: int
     open: int
@@ -51,7 +51,7 @@ class LoadGroup(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What never changes of a value: the body after the last; the bodies of the slots, -1 the world; the groups."""
+    """The layout of a value: the body after the last; the bodies of the slots, -1 the world; the groups."""
 
     last: int
     slots: Sequence[int]
@@ -69,7 +69,9 @@ class Description(NamedTuple):
         return Room(len(self.slots), len(self.groups), len(self.transfers), int(self.loops))
 
 
-def without_loops(last: int, slots: Sequence[int], opened: Sequence[tuple[int, int]], hung_on: int = 0) -> Description:
+def without_loops(
+    last: int, slots: Sequence[int], opened: Sequence[tuple[int, int]], outside_bodies: int = 0
+) -> Description:
     """Describe the value of an interval in a system without loops.
 
     Parameters
@@ -79,13 +81,13 @@ def without_loops(last: int, slots: Sequence[int], opened: Sequence[tuple[int, i
     slots : sequence of int
     opened : sequence of (int, int)
         The open bodies, each with the body behind its last child.
-    hung_on : int
+    outside_bodies : int
         The slot of their component.
     """
-    return Description(last, slots, [LoadGroup(*ends, (hung_on,), OPEN_BODY) for ends in opened], False)
+    return Description(last, slots, [LoadGroup(*ends, (outside_bodies,), OPEN_BODY) for ends in opened], False)
 
 
-def largest(rooms: Sequence[Room]) -> Room:
+def largest_room(rooms: Sequence[Room]) -> Room:
     """Room for the values of all."""
     return Room(*(max(sizes) for sizes in zip(*rooms, strict=True)))
 

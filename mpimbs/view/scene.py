@@ -173,7 +173,7 @@ class _Piece(NamedTuple):
 
 
 class Scene:
-    """What is drawn of a system.
+    """The surfaces and lines that are drawn of a system.
 
     Parameters
     ----------

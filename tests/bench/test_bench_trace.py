@@ -101,15 +101,15 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
 
 @pytest.mark.parametrize("spec", ["track:30", "four_bar:9", "boom:6", "four_bar_chain:8", "coupled_loops"])
 def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
-    """Values have room for what is open anywhere; motions of what bodies hang on and of far ends go before."""
+    """Values have room for what is open anywhere; motions of what bodies hang on and of ends elsewhere go before."""
     system = system_from(spec)
     calibration = Calibration(system, 0.001)
     trace = write_traces(calibration, comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         evaluation, part = dynamics._evaluation, dynamics.subchains
-        assert isinstance(part, Intervals) and evaluation._far_ends is not None
-        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._far_ends._others.items()}
-        doubles = evaluation._far_ends._exchange.to_others.size
+        assert isinstance(part, Intervals) and evaluation._remote_ends is not None
+        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._remote_ends._others.items()}
+        doubles = evaluation._remote_ends._exchange.to_others.size
         parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
         far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
         scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)

@@ -11,7 +11,18 @@ from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Joint, System, system_from
 from mpimbs.spatial.rows import ROW
-from mpimbs.values.assembly import AXES, BLOCK, CROSS, FAR, JOINT, NEAR, RECORD, assemble, release, spread
+from mpimbs.values.assembly import (
+    AXES,
+    BLOCK,
+    CROSS,
+    FAR,
+    JOINT,
+    NEAR,
+    RECORD,
+    assemble_pair,
+    disassemble_pair,
+    release,
+)
 from oracles import dense
 from oracles.dense import Array
 from tolerances import assert_close
@@ -46,7 +57,7 @@ def test_join_against_one_linear_system(freed: int) -> None:
     f, udot = solution[:6], solution[6:]
     record, both = np.zeros(RECORD), np.zeros(BLOCK)
     release(left, right, joint.ravel(), freed, record)
-    assemble(left, right, record, both)
+    assemble_pair(left, right, record, both)
     got_f, got_udot = np.zeros(6), np.zeros(freed)
     rows = both.reshape(18, ROW)
     a1 = phi_l[:6] @ np.concatenate((f1, -f)) + b_l[:6]
@@ -55,7 +66,7 @@ def test_join_against_one_linear_system(freed: int) -> None:
     assert_close("A1", near[:, :6] @ f1 + cross[:, :6] @ f2 + near[:, 6], a1, "responses")
     assert_close("A2", cross[:, :6].T @ f1 + far[:, :6] @ f2 + far[:, 6], a2, "responses")
     assert_close("what is beside P12", cross[:, 6:], np.zeros((6, 2)), "exact")
-    spread(left, right, joint.ravel(), freed, record, f1, f2, got_f, got_udot)
+    disassemble_pair(left, right, joint.ravel(), freed, record, f1, f2, got_f, got_udot)
     assert_close("load", got_f, f, "responses")
     assert_close("udot", got_udot, udot, "responses")
 

@@ -46,9 +46,9 @@ def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None,
         mine = q[dynamics.gather_q.part], u[own], None if tau is None else tau[own]
         before = dynamics.accelerations(*mine)
         ours = np.empty((system.n_bodies, 6))
-        for bodies, loads in comm.allgather((dynamics.bodies, dynamics.joint_loads(*mine))):
+        carried, loops = dynamics.loads.joints_and_loops(*mine)
+        for bodies, loads in comm.allgather((dynamics.bodies, carried)):
             ours[bodies] = loads
-        loops = dynamics.loops.loads
         assert_close("accelerations after loads", dynamics.accelerations(*mine), before, "exact", comm=comm)
     assert_close("loads of loops", loops, reference.loads, "redundant")
     tree = in_place_of_loops(system, q, u, reference.loads)
@@ -78,9 +78,8 @@ def test_what_is_unique_in_a_row_of_linkages() -> None:
     theta, omega = 1.0, -2.0
     q, u = np.array([theta, -theta] * 3 + [theta]), np.array([omega, -omega] * 3 + [omega])
     with closing(Dynamics(system)) as dynamics:
-        dynamics.joint_loads(q, u)
-        assert dynamics.loops is not None
-        found = dynamics.loops.loads
+        found = dynamics.loads.joints_and_loops(q, u).loops
+        assert found is not None
     turn = np.array([[np.cos(theta), -np.sin(theta)], [np.sin(theta), np.cos(theta)]])
     assert_close("forces in the plane", -found[:, 3:5] @ turn.T, four_bar_forces(3, theta, omega), "redundant")
     assert_close("all else", np.delete(found, [3, 4], axis=1), np.zeros((3, 4)), "redundant", scale=1.0)

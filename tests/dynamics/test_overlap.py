@@ -29,7 +29,7 @@ def chain_of(types: tuple[str, ...], n: int) -> System:
     return typed_chain(tuple(np.resize(types, n).tolist()), 9)
 
 
-def gone_ahead(dynamics: Dynamics) -> bool:
+def swept_early(dynamics: Dynamics) -> bool:
     """Whether a sweep has left inertias to another one."""
     return any(part.tiles.eliminated.any() for part in dynamics.subchains)
 
@@ -53,7 +53,7 @@ def test_overlap_against_dense(comm: MPI.Comm, joint: str, cut: str, monkeypatch
     reference = dense.dense_accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, lanes=NATIVE, tip_ratio=1.0, overlap=True)) as dynamics:
         got = of_another_state_first(dynamics, q, u, tau)
-        parallel_assert(gone_ahead(dynamics) == (comm.size > 1), "nothing went ahead, or on one rank", comm)
+        parallel_assert(swept_early(dynamics) == (comm.size > 1), "nothing was swept early, or on one rank", comm)
         ours = dynamics.gather_u.part
     assert_close("accelerations", got, reference[ours], "dense", scale=np.abs(reference).max(), comm=comm)
 
@@ -71,7 +71,7 @@ def test_other_couplings(comm: MPI.Comm, coupling: str) -> None:
         with closing(Dynamics(system, comm, coupling, overlap=overlap, **own)) as dynamics:
             found.append(of_another_state_first(dynamics, q, u, tau))
             if coupling == "pcg":
-                parallel_assert(gone_ahead(dynamics) == (overlap and comm.size > 1), f"overlap {overlap}", comm)
+                parallel_assert(swept_early(dynamics) == (overlap and comm.size > 1), f"overlap {overlap}", comm)
     size = comm.allreduce(np.abs(found[0]).max(), MPI.MAX)
     quantity = "lanes joined" if coupling == "pcg" else "exact"
     assert_close("accelerations", found[1], found[0], quantity, scale=size, comm=comm)

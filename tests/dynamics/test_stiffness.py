@@ -71,9 +71,7 @@ def compare(system: System, q: Array) -> None:
     loads, basis = None, np.eye(system.nu)
     with closing(Dynamics(system)) as dynamics:
         if system.loops:
-            dynamics.joint_loads(q, np.zeros(system.nu))
-            assert dynamics.loops is not None
-            loads = dynamics.loops.loads
+            loads = dynamics.loads.joints_and_loops(q, np.zeros(system.nu)).loops
             basis = scipy.linalg.null_space(dynamics.loop_jacobian(q).toarray(), rcond=1e-9)
     if not basis.shape[1]:
         return

@@ -244,7 +244,7 @@ def test_what_changes_under_a_running_process_is_not_kept(tmp_path: Path, monkey
 ENTRIES = {
     "chain": pipeline.EVALUATE["dcae"][1],
     "tree": pipeline.EVALUATE["intervals"][4],
-    "augmented": augmented_equations.factor,
+    "augmented": augmented_equations.factor_equations,
     "pcg": constraint_equations.form,
     "join": join,
     "march": march.march,

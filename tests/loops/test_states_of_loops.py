@@ -90,13 +90,11 @@ def test_forces_put_back(comm: MPI.Comm, seed: int, named: str) -> None:
     asked = dense(system, q, u, tau).udot.astype(float)
     with closing(Dynamics(system, comm)) as dynamics:
         at, here = dynamics.gather_q.part, dynamics.gather_u.part
-        found = dynamics.inverse_dynamics(q[at], u[here], asked[here], actuated=names)
-        assert dynamics.loops is not None
-        loads = dynamics.loops.loads.copy()
+        found, loads, _ = dynamics.loads.actuation(q[at], u[here], asked[here], actuated=names)
         again = dynamics.accelerations(q[at], u[here], found)
         assert_close("again", again, asked[here], "iterated", scale=float(np.abs(asked).max()), comm=comm)
-        dynamics.joint_loads(q[at], u[here], found)
-        assert_close("loads", loads, dynamics.loops.loads, "iterated", comm=comm)
+        carried = dynamics.loads.joints_and_loops(q[at], u[here], found)
+        assert_close("loads", loads, carried.loops, "iterated", comm=comm)
         if names is not None:
             idle = ~np.isin(np.arange(system.nu)[here], mine)
             assert not found[idle].any()
@@ -110,11 +108,11 @@ def test_least_norm() -> None:
         q, still = dynamics.subchain.q, np.zeros(3)
         u = dynamics.loops.close_speeds(q, np.array([SPEED, 0.0, 0.0]))
         asked = dynamics.accelerations(q, u, np.array([4.0, 0.0, 0.0]))
-        alone = dynamics.inverse_dynamics(q, u, asked, actuated=["crank"])
-        assert dynamics.loops.unique
-        assert_close("crank", alone, [4.0, 0.0, 0.0], "iterated")
-        shared = dynamics.inverse_dynamics(q, u, asked)
-        assert not dynamics.loops.unique and np.linalg.norm(shared) < 4.0
+        alone = dynamics.loads.actuation(q, u, asked, actuated=["crank"])
+        assert alone.unique
+        assert_close("crank", alone.tau, [4.0, 0.0, 0.0], "iterated")
+        shared = dynamics.loads.actuation(q, u, asked)
+        assert not shared.unique and np.linalg.norm(shared.tau) < 4.0
         rows = dynamics.loop_jacobian(q).toarray()
         assert_close("of least norm", rows @ shared, np.zeros(len(rows)), "loops", scale=4.0)
         with pytest.raises(InputError, match="open loop 'pin', by"):

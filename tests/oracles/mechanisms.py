@@ -64,7 +64,7 @@ def four_bar_forces(n: int, theta: float, omega: float) -> Array:
 def four_bar(n: int, theta: float, omega: float, as_chain: bool = False, kind: str = "revolute") -> System:
     """n linkages in a row as a system, its bodies crank0, coupler0, crank1 and so on.
 
-    As a bush, loops join couplers (first) with the cranks at their far ends; as a chain, cranks with the world.
+    As a bush, loops join couplers (first) with the cranks at their outer ends; as a chain, cranks with the world.
     """
     rod = Body(name="rod", mass=1, center_of_mass=(0.5, 0, 0), inertia=(1e-4, 1 / 12, 1 / 12, 0, 0, 0), joint=_hinge())
     back = rod.model_copy(update={"center_of_mass": (-0.5, 0, 0)})  # from its tip

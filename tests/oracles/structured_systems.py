@@ -1,7 +1,7 @@
 """Structured random systems, from a seed: drawn from what models are made of, each a function of one integer.
 
 A system is a sequence of parts, each on the world or on a body that is there: stretches whose joints repeat with some
-period, limbs that are alike, rows of mechanisms, random trees, rods. Then comes what connects them: loops inside a
+period, subtrees that are alike, rows of mechanisms, random trees, rods. Then comes what connects them: loops inside a
 unit, to the next, to the parent, to the world, to anywhere, joints that are doubled, loops that coincide, gears,
 springs; what acts: armature, dampers, torques, wrenches, added mass; motions that joints follow; and a state of any
 speed that all of these allow. Bodies stand in the order in which they were made or in any other.
@@ -167,7 +167,7 @@ class Builder:
                 self.put(self.again(side, alike), parent)
 
     def copies(self, parent: int, most: int) -> None:
-        """Limbs that are alike: on one body, on the world, on bodies in sequence, or each on the one before."""
+        """LaneSubtrees that are alike: on one body, on the world, on bodies in sequence, or each on the one before."""
         source = self.source
         size = 1 + source.index(min(8, max(1, most // 2)))
         chain = source.chance(0.5)

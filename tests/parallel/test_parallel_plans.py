@@ -13,7 +13,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.pipeline import scan_motions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import greatest, largest
+from mpimbs.parallel.agreement import greatest, largest_magnitudes
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange, expect
 from mpimbs.parallel.native import (
@@ -248,7 +248,7 @@ def test_the_nan_of_one_rank_is_seen_by_all(comm: MPI.Comm, where: int) -> None:
     found = greatest(comm, [np.nan if mine else 0.0, float(comm.rank)])
     parallel_assert(found.tolist() == [np.inf, comm.size - 1.0], f"{found}", comm)
     vector = np.array([0.5, np.nan if mine else -2.0 - comm.rank])
-    found = largest(comm, vector, np.full(3, -1.0), np.zeros(0))
+    found = largest_magnitudes(comm, vector, np.full(3, -1.0), np.zeros(0))
     parallel_assert(found.tolist() == [np.inf, 1.0, 0.0], f"{found}", comm)
 
 

@@ -18,7 +18,7 @@ from mpimbs.partition.intervals import (
     cut_intervals,
     interval,
 )
-from mpimbs.partition.shares import shares, told
+from mpimbs.partition.shares import shares, table_of_shares
 from oracles.random_systems import SETTINGS
 from oracles.trees import SHAPES, parents
 
@@ -49,7 +49,7 @@ def test_an_interval_by_its_definition(data: st.DataObject, parent: Integers) ->
             k = above[k]
         return k
 
-    assert found.hung_on.tolist() == sorted({outside(k) for k in range(first, last)}, reverse=True)
+    assert found.outside_bodies.tolist() == sorted({outside(k) for k in range(first, last)}, reverse=True)
     assert found.roots.tolist() == [k for k in range(first, last) if above[k] < first]
     opened = [k for k in range(first, last) if any(above[j] == k for j in range(last, order.n))]
     assert found.open.tolist() == opened
@@ -57,7 +57,7 @@ def test_an_interval_by_its_definition(data: st.DataObject, parent: Integers) ->
     while path and path[-1] >= first:
         path.append(above[path[-1]])
     assert set(opened) <= set(path), "open bodies lie on the path to the first body behind"
-    assert {outside(k) for k in opened} == ({found.hung_on[-1]} if opened else set())
+    assert {outside(k) for k in opened} == ({found.outside_bodies[-1]} if opened else set())
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 15])
@@ -86,7 +86,7 @@ def test_shares_of_systems_with_loops() -> None:
         cuts = divide_tree(system, 4).cuts.tolist()
         assert [(share.first, share.last) for share in found] == list(itertools.pairwise(cuts))
         assert [share.loops for share in found] == loops
-        lines = told(system, order, found)
+        lines = table_of_shares(system, order, found)
         assert (
             lines[-1]
             == f"loops: how many lead to bodies of other ranks; {sum(loops) // 2} of {len(system.loops)} in all"

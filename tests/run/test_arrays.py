@@ -54,7 +54,7 @@ OF_ALL: dict[str, Call] = {
     "joint_loads": lambda d, q, u, tau: d.joint_loads(q, u, tau),
     "drive_forces": lambda d, q, u, tau: d.drive_forces(q, u),
     "loads.driving": lambda d, q, u, tau: d.loads.driving(q, u, acted(d, q, u, tau)),
-    "loads.carried": lambda d, q, u, tau: d.loads.carried(q, u, acted(d, q, u, tau), tau),
+    "loads.after": lambda d, q, u, tau: d.loads.after(q, u, acted(d, q, u, tau), tau).joints,
     "energy_and_momentum": lambda d, q, u, tau: d.energy_and_momentum(q, u),
     "poses": lambda d, q, u, tau: d.poses(q, u),
     "residual": lambda d, q, u, tau: d.residual(q, u, tau, tau).forces,
@@ -72,7 +72,8 @@ OF_LOOPS: dict[str, Call] = {
     "violations": lambda d, q, u, tau: d.loops.violations(q, u),
     "close_speeds": lambda d, q, u, tau: d.loops.close_speeds(q, u),
     "close_places": lambda d, q, u, tau: d.loops.close_places(q),
-    "loads": lambda d, q, u, tau: (d.joint_loads(q, u, tau), d.loops.loads)[1],
+    "loads": lambda d, q, u, tau: d.loads.joints_and_loops(q, u, tau).loops,
+    "actuation": lambda d, q, u, tau: d.loads.actuation(q, u, d.accelerations(q, u, tau)).loads,
     "numbers": lambda d, q, u, tau: d.loops.numbers,
 }
 # What gives no arrays; what gives arrays that it was given, or writes into them; what is made once, for the package.
@@ -189,7 +190,7 @@ def test_what_is_not_finite_is_refused(value: float, comm: MPI.Comm) -> None:
         taken = (NONE | {"gather_q", "gather_u", "gather_bodies", "bodies", "the model's state", "numbers"}) | {
             *(
                 "loads.driving",
-                "loads.carried",
+                "loads.after",
                 "boundary_motion",
                 "step_motions",
                 "inertia.times",

@@ -51,7 +51,7 @@ class IntervalTimes(NamedTuple):
     turns, motions : int
         Of a value of the scans of turns and of motions; 0: there is no scan of these.
     exchanged : list of dict
-        Doubles that each rank exchanges with others, by these, beside: motions of the far ends of loops.
+        Doubles that each rank exchanges with others, by these, beside: motions of the ends elsewhere of loops.
     independent : bool
         Whether no rank's bodies hang on those of another: there are no other messages.
     """

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.memory import aligned_zeros
-from mpimbs.loops.closing import CLOSE, END, FOLD, MOVE, SETTLE
+from mpimbs.loops.closing import CLOSE, COMPRESS, END, FOLD, MOVE
 from mpimbs.loops.loop_events import Closings, Tree, groups_of
 from mpimbs.loops.loop_table import LoopTable, loops_of
 from mpimbs.model import System
@@ -37,7 +37,7 @@ from mpimbs.values.value import (
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-KINDS = (END, MOVE, FOLD, CLOSE, SETTLE)  # of events that are counted
+KINDS = (END, MOVE, FOLD, CLOSE, COMPRESS)  # of events that are counted
 _COUPLED = 0.01  # of made up values: what is not on the diagonal
 
 Shape = tuple[Any, ...]  # of a join: alike ones take as long
@@ -87,7 +87,7 @@ class OpenValues:
     events : array [ranks, kinds]
         Of `KINDS`: how often columns of loops begin, move past a body, are added to others, and are eliminated.
     exchanged : list of dict
-        Doubles of what each rank exchanges with others, by these: motions of the far ends of loops.
+        Doubles of what each rank exchanges with others, by these: motions of the ends elsewhere of loops.
     doubles : list of int
         Numbers of the values of the pieces, then of the groups.
     """
@@ -118,7 +118,7 @@ class OpenValues:
             closings = _closings(own, parents, here)
             ends = order.last_children[own.open] + 1
             found = groups_of(numbered, here, closings, own.open, ends, first)
-            pieces.append(Description(last, own.hung_on[::-1].tolist(), found, True))
+            pieces.append(Description(last, own.outside_bodies[::-1].tolist(), found, True))
             events.append(event_counts(closings))
         for owners in table.between(cuts).tolist():
             for mine, other in (owners, owners[::-1]):
@@ -147,7 +147,7 @@ def bodies_of(order: Order, first: int, last: int) -> Description:
     """Describe the value of an interval without loops."""
     part = interval(order, first, last)
     ends = (order.last_children[part.open] + 1).tolist()
-    return without_loops(last, part.hung_on[::-1].tolist(), list(zip(part.open.tolist(), ends, strict=True)))
+    return without_loops(last, part.outside_bodies[::-1].tolist(), list(zip(part.open.tolist(), ends, strict=True)))
 
 
 def value_of(piece: Description, columns: Sequence[int] | None = None) -> Floats:
@@ -172,7 +172,7 @@ def value_of(piece: Description, columns: Sequence[int] | None = None) -> Floats
 
 def _closings(own: Interval, parents: Integers, table: LoopTable) -> Closings:
     """Where the loops of an interval are closed."""
-    slots = own.hung_on[::-1]
+    slots = own.outside_bodies[::-1]
     parent = parents[own.first : own.last] - own.first
     outside = parent < 0
     parent[outside] = -1 - np.searchsorted(slots, parents[own.first : own.last][outside])

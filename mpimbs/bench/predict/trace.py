@@ -172,8 +172,8 @@ class Sweeps(NamedTuple):
     """Seconds of an evaluation of one rank's bodies, messages and joins with other ranks left out.
 
     call: of Python, before the first phase; the phases as in `pipeline`; and of loops that lead to other ranks, between
-    motion and inward: moving, before the scan of motions, and placing, before and behind the exchange of far ends.
-    """
+    motion and inward: moving, before the scan of motions, and placing, before and behind the exchange of ends
+    elsewhere."""
 
     call: float
     motion: float

@@ -39,7 +39,7 @@ from mpimbs.values.condensing import (
     SIDE,
     SQUARE,
     add_condensed,
-    clear_front,
+    begin_front,
     condense_right,
     eliminate_front,
     expand_solution,
@@ -54,7 +54,7 @@ CLOSURE_OF, END_A, END_B, CONSTRAINTS = range(4)
 
 
 class AugmentedPlan(NamedTuple):
-    """What the iteration of a rank is given."""
+    """Arguments of a rank's iteration in compiled code."""
 
     structure: Structure
     work: Workspace
@@ -169,7 +169,7 @@ def _add_loop(plan, loop, a, b, size):
 
 
 @kernel
-def factor(plan):
+def factor_equations(plan):
     """Condense K over the nodes of the rank; gives whether it is positive definite. What is left stands in `stack`."""
     nodes, listed, stack = read(plan, AUGMENTED.nodes), read(plan, AUGMENTED.listed), read(plan, AUGMENTED.stack)
     front, factors = read(plan, AUGMENTED.front), read(plan, AUGMENTED.factors)
@@ -178,7 +178,7 @@ def factor(plan):
         node = nodes[number]
         bodies, gone = node[BODIES], node[GONE]
         size, at = SIDE * bodies, node[LISTED_AT] + bodies
-        clear_front(front, size)
+        begin_front(front, size)
         if node[NODE_LEFT] >= 0:
             kept_left = nodes[node[NODE_LEFT], BODIES] - nodes[node[NODE_LEFT], GONE]
             kept_right = nodes[node[NODE_RIGHT], BODIES] - nodes[node[NODE_RIGHT], GONE]

@@ -25,7 +25,7 @@ from mpimbs.partition.schedule import (
 from mpimbs.values.condensing import (
     SIDE,
     add_condensed,
-    clear_front,
+    begin_front,
     condense_right,
     eliminate_front,
     expand_solution,
@@ -36,7 +36,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class _Value(NamedTuple):
-    """What a node leaves: the equations of its bodies, their right-hand side, in the end their solution."""
+    """The equations that a node leaves of its bodies, their right-hand side, and in the end their solution."""
 
     matrix: Floats  # [(6 kept)^2]
     vector: Floats  # [6 kept]
@@ -153,7 +153,7 @@ class CondensedRanks:
 
     def _factor(self, node: int) -> bool:
         join, (left, right) = self._joins[node], self._halves(node)
-        clear_front(join.front, join.size)
+        begin_front(join.front, join.size)
         add_condensed(join.front, join.size, join.left, left.matrix)
         add_condensed(join.front, join.size, join.right, right.matrix)
         return bool(eliminate_front(join.front, join.size, join.gone, join.factor, self._value(node).matrix))

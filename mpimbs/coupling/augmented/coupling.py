@@ -15,7 +15,14 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
-from mpimbs.coupling.augmented.augmented_equations import AugmentedPlan, advance, begin, condense, expand, factor
+from mpimbs.coupling.augmented.augmented_equations import (
+    AugmentedPlan,
+    advance,
+    begin,
+    condense,
+    expand,
+    factor_equations,
+)
 from mpimbs.coupling.augmented.condensed_ranks import CondensedRanks
 from mpimbs.coupling.augmented.extrapolation import Extrapolation
 from mpimbs.coupling.augmented.lagrangian import Lagrangian
@@ -203,7 +210,7 @@ class AugmentedLagrangian:
             return
         self._factored[:] = q
         self.factorizations += 1
-        factor(self._table.data)
+        factor_equations(self._table.data)
         if len(self._kept):
             self._ranks.matrix[:] = self._stack[: self._ranks.matrix.size]
         if self._comm.size > 1:

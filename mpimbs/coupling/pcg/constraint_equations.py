@@ -83,7 +83,7 @@ WORLD_AT, E_AT, OF_PIECE = range(3)  # of those of what hangs on the world: A in
 
 
 class Equations(NamedTuple):
-    """What forms a rank's equations."""
+    """Arguments of the kernels that form a rank's equations."""
 
     exchange: Integers
     load_exchange: Integers

@@ -45,7 +45,7 @@ _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `Cons
 
 
 class SolutionParts(NamedTuple):
-    """What a solution is made of: right-hand side, a vector to write to, the matrix, and what solves."""
+    """The parts of a solution: right-hand side, a vector to write to, the matrix, and what solves."""
 
     right: PETSc.Vec
     work: PETSc.Vec

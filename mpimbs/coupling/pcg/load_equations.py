@@ -117,7 +117,7 @@ class Places:
             for k in graph.pieces[on].movers:
                 inboard.append((number, self.response(on, k, group), self._unknown[k]))
         for number, (end, at) in enumerate(zip(self.ends, self.own[len(self.joints) :], strict=True)):
-            for root in np.flatnonzero(end.hung_on < 0).tolist():
+            for root in np.flatnonzero(end.outside_bodies < 0).tolist():
                 taken.add([end.transfer[root]], at)
                 worlds.append((int(end.acceleration[root]), at, number if end.transfer[root] else -1))
         pieces = []
@@ -231,7 +231,7 @@ class LoadEquations:
             if end.transfer[joint.root]:
                 piece.movers.append(len(piece.sizes))
             piece.sizes.append(joint.size)
-            piece.hung_on.append(int(end.hung_on[joint.root]))
+            piece.outside_bodies.append(int(end.outside_bodies[joint.root]))
         self.graph = graph = LoadGraph(comm.allgather(share))
         places = Places(graph, comm.rank, joints, ends)
         self.sizes = np.array([graph.sizes[unknown] for unknown in graph.own(comm.rank)], np.int64)

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 
 class LoadShare(NamedTuple):
-    """What all ranks have to know of a piece."""
+    """The facts of a piece that all ranks know."""
 
     sizes: list[int]  # constraint loads of its cut joints
-    hung_on: list[int]  # the bodies that these hang on
+    outside_bodies: list[int]  # the bodies that these hang on
     movers: list[int]  # which of them move its groups
     groups: list[tuple[int, int]]  # numbers of open bodies, and 0; of open loops, and how many loads each has
 
@@ -43,7 +43,7 @@ class MatrixBlock(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """What a rank needs of others, by numbers over all ranks, ascending."""
+    """Numbers, over all ranks, of what a rank needs of others; ascending."""
 
     pieces: list[int]  # on which its unknowns act
     drives: list[int]  # joints that hang on these and on its own
@@ -83,7 +83,7 @@ class LoadGraph:
                 joints.append([*range(len(self.sizes), len(self.sizes) + len(piece.sizes))])
                 self.sizes += piece.sizes
                 self.piece_of |= dict.fromkeys(joints[-1], number)
-                for joint, body in zip(joints[-1], piece.hung_on, strict=True):
+                for joint, body in zip(joints[-1], piece.outside_bodies, strict=True):
                     hanging.setdefault(body, []).append(joint)
             for piece in share:
                 for loop, size in piece.groups:

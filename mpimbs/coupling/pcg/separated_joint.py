@@ -80,7 +80,7 @@ def joints_of(part: SeparablePart, ends: list[Ends]) -> list[SeparatedJoint]:
     joints = []
     at_q = at_u = 0
     for number, (piece, end) in enumerate(zip(part, ends, strict=True)):
-        for root in np.flatnonzero(end.hung_on >= 0).tolist():
+        for root in np.flatnonzero(end.outside_bodies >= 0).tolist():
             body = int(end.roots[root])
             made = piece.joint(body)
             place = at_q + piece.coordinates_before(body), at_u

@@ -84,7 +84,7 @@ def _pattern(parts: Composites, rows: Integers, columns: Integers, at: Integers,
 
 
 class Shell:
-    """What PETSc calls of a shell matrix."""
+    """The matrix's products and diagonal, as PETSc calls them of a shell matrix."""
 
     def __init__(self, product: Any, solution: Any) -> None:
         self._product, self._solution = product, solution

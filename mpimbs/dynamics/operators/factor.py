@@ -23,7 +23,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
 from mpimbs.model.resting import numbered
-from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, halves, levels, levels_of
+from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags
 from mpimbs.partition.lanes import chosen_width, cut_chain
@@ -38,7 +38,7 @@ from mpimbs.values.load_joins import LOADS_JOINED, PAIR, join_loads, keep_join, 
 
 
 class FactorPlan(NamedTuple):
-    """What is factored, and joined, on a rank."""
+    """Arguments of the compiled factorization on a rank."""
 
     part: Integers  # `parts.factored.FactoredPlan`
     blocks: Integers  # butterfly of handle equations
@@ -69,7 +69,7 @@ def _factor(zero, plan):
         assign(mine[0], p.block)
     for level in range(count):
         exchange(p.blocks, level)
-        left, right = halves(schedule, mine, theirs, level)
+        left, right = left_and_right(schedule, mine, theirs, level)
         response = item(p.responses, level, RESPONSE)
         respond(left, right, response, p.scratch, True)
         keep_join(left, right, response, p.copy, p.scratch, item(p.joins, level, LOADS_JOINED), True)
@@ -96,7 +96,7 @@ def _solve(zero, plan, f, out):
         if level == 0:
             assign(mine[0], p.value)
         exchange(p.values, level)
-        left, right = halves(schedule, mine, theirs, level)
+        left, right = left_and_right(schedule, mine, theirs, level)
         joined = mine[level + 1] if level + 1 < count else p.shared
         join_loads(left, right, item(p.joins, level, LOADS_JOINED), item(p.between, level, PAIR), joined, True)
     for level in range(count - 1, -1, -1):

@@ -36,7 +36,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class StagePlan(NamedTuple):
-    """What the stages of a step are given."""
+    """Arguments of the stages of a step in compiled code."""
 
     structure: Structure
     q: Floats  # [nq]: the state

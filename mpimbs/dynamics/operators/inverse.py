@@ -23,21 +23,21 @@ from mpimbs.kernels.memory import Floats, Integers, Table, assign, borrowed, rea
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.kernels.widths import by_width
 from mpimbs.parallel.scan import Scan, scan, scanned
+from mpimbs.partition.lane_subtrees import choose_lane_subtrees
 from mpimbs.partition.lanes import chosen_width, cut_chain
-from mpimbs.partition.limbs import choose_limbs
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.inverse_passes import TreePlan, hold, need, pass_to, tree_needs
-from mpimbs.parts.limbs import Limbs
+from mpimbs.parts.lane_subtrees import LaneSubtrees
 from mpimbs.parts.subchain import AT_REST, Subchain, frame_change
 from mpimbs.parts.tiles import PLAN, Tiles, subchain_tiles
 from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import NO_BODIES
-from mpimbs.sweep.inverse import MOVED, PASSED, carried_on, join_held, join_passed
+from mpimbs.sweep.inverse import MOVED, PASSED, join_held, join_passed, motion_beyond
 from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, Workspace, workspace
 
 
 class InversePlan(NamedTuple):
-    """What a rank needs forces for."""
+    """Arguments of compiled inverse dynamics on a rank."""
 
     part: Integers  # of a chain `parts.tiles.TilePlan`, of a tree `parts.inverse_passes.TreePlan`
     moving: Integers  # scan of how ranks move [MOVED]; of a chain, as the following
@@ -90,7 +90,7 @@ def _needed_by_chain(zero, plan, q, u, udot, forces, tau, acting):
         scan(p.moving, join_held, span(own, 0, MOVED))
         before = scanned(p.moving)
         r, at, twist = load9(0.0, before, 0), load3(0.0, before, 9), load6(0.0, before, 12)
-        omega, acceleration = carried_on(omega, acceleration, r, at, twist, load6(0.0, before, 18))
+        omega, acceleration = motion_beyond(omega, acceleration, r, at, twist, load6(0.0, before, 18))
     load1 = need(zero, p.part, q, u, udot, forces, tau, acting, omega, acceleration)
     if p.alone == 0:
         store_numbers(0.0, p.value, PLACE, load1)
@@ -295,7 +295,7 @@ class InverseSweeps:
         self._subchain, self._scans = subchain, []
         wrenches, patterns = subchain.wrenches.size > 0, subchain.system.joint_patterns(first, last)
         self._tiles: Tiles | None = None
-        self._limbs: Limbs | None = None
+        self._subtrees: LaneSubtrees | None = None
         self._work = subchain.work
         self.joints: list[tuple[Structure, Springs]] = []
         if subchain.system.is_chain:
@@ -309,7 +309,7 @@ class InverseSweeps:
             self.joints = self._tiles.kinds.joints
         else:
             part, by_width = self._tree(patterns, divided.division.width, wrenches), NEEDED_BY_TREE
-            self.lanes = self._limbs.width if self._limbs else 1
+            self.lanes = self._subtrees.width if self._subtrees else 1
         rotors = subchain.with_rotors.armature
         no_scan = np.zeros(0, np.int64)
         plan = InversePlan(
@@ -330,15 +330,15 @@ class InverseSweeps:
     def _tree(self, patterns: Any, width: int, wrenches: bool) -> npt.NDArray[np.int64]:
         """Make the table of a tree."""
         made = self._subchain.made
-        chosen = choose_limbs(made, patterns, NO_BODIES, width, width == 0)
+        chosen = choose_lane_subtrees(made, patterns, NO_BODIES, width, width == 0)
         if chosen.any:
-            self._limbs = Limbs(made, 1, chosen, wrenches)
-            made = self._limbs.trunk
+            self._subtrees = LaneSubtrees(made, 1, chosen, wrenches)
+            made = self._subtrees.trunk
             s = made.structure
             self._work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches)
-        limbs = self._limbs.plan if self._limbs else NO_BODIES
+        subtrees = self._subtrees.plan if self._subtrees else NO_BODIES
         total = np.zeros(len(made.structure.axes))
-        self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, limbs))
+        self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, subtrees))
         return self._tree_table.data
 
     def __call__(self, q: Floats, u: Floats, udot: Floats, forces: Floats, acting: bool = True) -> Floats:
@@ -357,8 +357,8 @@ class InverseSweeps:
         wrenches = self._subchain.wrenches
         if self._tiles is not None:
             self._tiles.wrenches[:] = wrenches
-        elif self._limbs is not None and wrenches.size:
-            self._limbs.set_wrenches(wrenches, self._work.wrench)
+        elif self._subtrees is not None and wrenches.size:
+            self._subtrees.set_wrenches(wrenches, self._work.wrench)
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""

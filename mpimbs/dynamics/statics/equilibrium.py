@@ -25,7 +25,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.modes import FlutterError, extent_of, modes, units_of_speeds
-from mpimbs.parallel.agreement import largest
+from mpimbs.parallel.agreement import largest_magnitudes
 from mpimbs.parallel.petsc import PREFIX, PETSc
 
 Floats = npt.NDArray[np.float64]
@@ -42,6 +42,7 @@ DIFFERENCE = 1e-6  # rad, and of the size of the system: of the largest change, 
 FARTHEST = 1.0  # rad, and of the size of the system: a step does not move a joint by more
 STRAIGHT = 0.03  # of that: a step behind which Newton's method may begin
 UNCHANGED = 0.99  # of the force along a step that is left behind it where nothing resists
+STALLED = 20  # small steps in sequence that leave no less: what pushes is rounding, along what nothing holds
 FALLING = 100  # steps of more than half of `FARTHEST` that nothing resists
 ACCURATE = 1e-3  # of the linear solutions
 ROOM = 60  # vectors that they keep
@@ -146,6 +147,7 @@ class Equilibrium:
         gravity = float(np.linalg.norm(dynamics.root[3:])) / extent_of(dynamics, at.q)
         square = 1.0 / (gravity or steepest)  # s^2, of a fall by the system's size, or of its fastest motion
         step, last, straight, begins, unresisted = BEGIN * square, np.inf, False, STRAIGHT * farthest, 0
+        least, stalled = np.inf, 0
         for number in range(1, STEPS + 1):
             z = self._newton(at, step) if straight else self._downhill(at, step)
             change = self._largest(z / self._units)
@@ -158,7 +160,10 @@ class Equilibrium:
                 left, behind = self._left(new), self._work(z, new.forces)
                 told(number, self._largest(new.r), change)
                 rounding = step >= LONGEST * square and near and (change <= SETTLED * farthest or change >= 0.5 * last)
-                if (left <= nothing and change <= NEAR * farthest) or rounding:
+                stalled = stalled + 1 if near and left > 0.5 * least else 0
+                least = min(left, least) if near else np.inf
+                pushed_on = stalled >= STALLED and left * square <= NEAR * farthest
+                if (left <= nothing and change <= NEAR * farthest) or rounding or pushed_on:
                     best = new if left <= self._left(at) else at  # the last step may have been of rounding alone
                     return Settled(best.q, number, self.products, self._largest(best.r), change)
                 led = near or behind > -force  # not as high up on the other side
@@ -274,7 +279,7 @@ class Equilibrium:
         return float(self._dynamics.comm.allreduce(float(z @ forces)))
 
     def _largest(self, values: Floats) -> float:
-        return float(largest(self._dynamics.comm, values)[0])
+        return float(largest_magnitudes(self._dynamics.comm, values)[0])
 
     def close(self) -> None:
         """Free what PETSc holds; all ranks call."""

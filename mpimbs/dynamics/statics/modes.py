@@ -145,10 +145,8 @@ class _Displacements:
         self.nu, system = dynamics.system.nu, dynamics.system
         size = extent_of(dynamics, q)
         self._units = self.whole(_units(dynamics, size))
-        loads = None
-        if dynamics.loops is not None:
-            dynamics.joint_loads(q, np.zeros(dynamics.subchain.nu))
-            loads = dynamics.loops.loads
+        still = np.zeros(dynamics.subchain.nu)
+        loads = None if dynamics.loops is None else dynamics.loads.joints_and_loops(q, still).loops
         whole = dynamics.gather_q(q)
         self.whole_q = whole  # on rank 0
         self._stiffness = on_root(

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class AbsolutePlan(NamedTuple):
-    """What the passes over bodies one by one are given."""
+    """Arguments of the passes over bodies one by one, in compiled code."""
 
     intervals: SequencePlan  # of one; loads: accelerations of the steps, of bodies outside, of the world
     parents: Integers  # [m]: which of these is that of each step's parent
@@ -45,7 +45,7 @@ def motion_across(place, bias, parents, step, accelerations):
 
 
 @kernel(merge=True)
-def act_on_absolute(zero, part, q, u, tau, before, ahead):
+def act_on_absolute(zero, part, q, u, tau, before, early):
     """Pass 2: what acts on every body and through every joint, given the turns of the open bodies before these."""
     act_on_interval(zero, read(read(part, ABSOLUTE.intervals.rows)[0], SUBCHAIN), q, u, tau, before)
 
@@ -78,7 +78,7 @@ class AbsoluteBodies(Intervals):
     Parameters
     ----------
     part : IntervalPart
-        Without limbs.
+        Without subtrees.
     hangs : bool
         As of `Intervals`.
 

@@ -12,7 +12,7 @@ from mpimbs.sweep.structure import Structure, Workspace
 
 
 class AlonePlan(NamedTuple):
-    """What the inertia matrix is made from on one rank."""
+    """Arguments of the inertia matrix on one rank, in compiled code."""
 
     structure: Structure
     work: Workspace

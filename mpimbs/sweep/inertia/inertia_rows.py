@@ -85,7 +85,7 @@ def _products(factors, at, spacing, rows):
 
 
 @kernel(inline=True)
-def tile_of(twists, twist_at, spacing, loads, load_at):
+def products_of_eight(twists, twist_at, spacing, loads, load_at):
     """Products of eight twists, `spacing` numbers from one of their six to the next, and of eight loads: eight rows."""
     six = six_rows(loads, load_at, BLOCK_ROWS)
     return (
@@ -181,13 +181,13 @@ def write_block(twists, loads, first, last, n, i, rows, j, columns, out, streame
     for one in range(0, outer, ROW):
         for other in range(0, one if i == j else inner, ROW):
             r, c = (other, one) if across else (one, other)
-            tile = tile_of(twists, r, BLOCK_ROWS, loads, c)
+            tile = products_of_eight(twists, r, BLOCK_ROWS, loads, c)
             if along:
                 _put_tile(out, (i + r - first) * n + j + c, n, tile, streamed)
             if across:
                 _put_tile(out, (j + c - first) * n + i + r, n, transposed_rows(tile), streamed)
         if i == j:
-            tile = _chosen(_HALF, 0, ROW, tile_of(twists, one, BLOCK_ROWS, loads, one))
+            tile = _chosen(_HALF, 0, ROW, products_of_eight(twists, one, BLOCK_ROWS, loads, one))
             _put_tile(out, (i + one - first) * n + j + one, n, _added(tile, transposed_rows(tile)), streamed)
 
 
@@ -205,7 +205,7 @@ def _write_eight(tile, first, last, n, i, j, out):
 @kernel
 def _write_products(twists, loads, at, first, last, n, i, j, out):
     """Write the products of eight twists and eight loads, and the same mirrored."""
-    tile = tile_of(twists, 0, ROW, loads, at)
+    tile = products_of_eight(twists, 0, ROW, loads, at)
     if i < last and i + ROW > first:
         _write_eight(tile, first, last, n, i, j, out)
     if j < last and j + ROW > first:
@@ -221,7 +221,7 @@ def _write_nothing(first, last, n, i, j, out):
 @kernel
 def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
     """Write eight by eight numbers one by one: on the diagonal, at the ends, and where not all are of one branch."""
-    write_tile(room, 0, ROW, tile_of(twists, 0, ROW, loads, at))
+    write_tile(room, 0, ROW, products_of_eight(twists, 0, ROW, loads, at))
     for r in range(min(ROW, n - i)):
         row, end = i + r, ends[i + r]
         for c in range(max(0, row - j), min(ROW, n - j)):
@@ -234,7 +234,7 @@ def _write_corner(twists, loads, at, room, ends, first, last, n, i, j, out):
 
 
 @kernel
-def _write_strips(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out):
+def _write_looped_tiles(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out):
     """Write rows i to behind - 1 in columns `begin` to `end` - 1, and the same mirrored: any two blocks.
 
     Eight by eight numbers; those beyond either block are written again, with others.
@@ -306,7 +306,7 @@ def inertia_rows(lines, pitch, ends, blocks, armature, first, last, n, out, room
                 whole_lines = streamed and i % ROW == 0 and begin % ROW == 0
                 write_block(twists, loads, first, last, n, i, behind - i, begin, end - begin, out, whole_lines)
             else:
-                _write_strips(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out)
+                _write_looped_tiles(lines, pitch, ends, point, room, first, last, n, i, behind, begin, end, out)
     for d in range(armature.size):
         out[d * n + first + d] += armature[d]
 
@@ -348,7 +348,7 @@ def inertia_of_few(lines, pitch, related, tiles, armature, n, out, room):
         _twists_about(lines, pitch, d, point, twists, d, BLOCK_ROWS)
     for number in range(0, tiles.size, 2):
         r, c = tiles[number], tiles[number + 1]
-        tile = _chosen(related, r * pitch + c, pitch, tile_of(twists, r, BLOCK_ROWS, loads, c))
+        tile = _chosen(related, r * pitch + c, pitch, products_of_eight(twists, r, BLOCK_ROWS, loads, c))
         mirrored = transposed_rows(tile)
         if r == c:
             write_tile(room, whole + r * pitch + c, pitch, _added(tile, mirrored))

@@ -23,7 +23,14 @@ from mpimbs.spatial.inertia import add_outer, apply, inertia_inward
 from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_rows, unit_rows, write_row
 from mpimbs.spatial.six import six_rows, weighted, write_six
 from mpimbs.spatial.vectors import dot6, rotate, scale3, scale6, transpose
-from mpimbs.sweep.inertia.inertia_rows import BLOCK_ROWS, BLOCK_SIDE, is_streamed, tile_of, write_block, write_tile
+from mpimbs.sweep.inertia.inertia_rows import (
+    BLOCK_ROWS,
+    BLOCK_SIDE,
+    is_streamed,
+    products_of_eight,
+    write_block,
+    write_tile,
+)
 from mpimbs.sweep.inward import mix, rows_inward
 from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE
 
@@ -188,7 +195,7 @@ def _write_last(z, g, room, n, i, j, out):
     """Write the products of a block and the last one, which is not full."""
     for c in range(0, n - j, ROW):
         for r in range(0, BLOCK_ROWS, ROW):
-            write_tile(room, 0, ROW, tile_of(z, r, BLOCK_ROWS, g, c))
+            write_tile(room, 0, ROW, products_of_eight(z, r, BLOCK_ROWS, g, c))
             for k in range(ROW):
                 for m in range(min(ROW, n - j - c)):
                     out[(i + r + k) * n + j + c + m] = room[k * ROW + m]

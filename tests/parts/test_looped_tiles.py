@@ -1,4 +1,4 @@
-"""Strips: what repeats in a system with loops is swept in lanes, which find what doubles do."""
+"""Looped tiles: what repeats in a system with loops is swept in lanes, which find what doubles do."""
 
 import functools
 from contextlib import closing
@@ -9,7 +9,7 @@ import pytest
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.limbs import Swept
+from mpimbs.parts.lane_subtrees import Swept
 from oracles.dense import Array
 from oracles.random_loops import repeated_mechanism
 from tolerances import assert_close
@@ -66,4 +66,4 @@ def test_ends_of_a_row_need_no_neighbours() -> None:
 def test_driven_loops_stay_in_doubles() -> None:
     system = system_from("four_bar:32")
     system.loops[:] = [loop.model_copy(update={"damping": (1.0,)}) for loop in system.loops]
-    assert swept(system, lanes=8).limbs == 0
+    assert swept(system, lanes=8).subtrees == 0

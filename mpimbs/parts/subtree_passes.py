@@ -1,8 +1,8 @@
-"""The passes of an evaluation over limbs, what of an interval's bodies is swept in lanes: compiled.
+"""The passes of an evaluation over subtrees, what of an interval's bodies is swept in lanes: compiled.
 
-A limb takes its angular velocity and its acceleration from the slot of the body that it hangs on, in the junctions of
-the trunk, and hands its articulated inertia and bias force to it. `limbs` is the table of `parts.limbs.Limbs`, or is
-empty; nothing happens then, nor in doubles.
+A subtree takes its angular velocity and its acceleration from the slot of the body that it hangs on, in the junctions
+of the trunk, and hands its articulated inertia and bias force to it. `subtrees` is the table of
+`parts.lane_subtrees.LaneSubtrees`, or is empty; nothing happens then, nor in doubles.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from mpimbs.values.value import compliance_at, transfer_at
 SLOT, IS_OPEN = 6, 7
 
 
-class LimbsPlan(NamedTuple):
-    """What the passes over limbs are given.
+class SubtreesPlan(NamedTuple):
+    """Arguments of the passes over subtrees in lanes, in compiled code.
 
-    The numbers of the limbs and of the trunk stand in vectors of their own: tile by tile, side by side in lanes, at
+    The numbers of the subtrees and of the trunk stand in vectors of their own: tile by tile, side by side in lanes, at
     last those of the trunk.
     """
 
@@ -49,8 +49,8 @@ class LimbsPlan(NamedTuple):
     slots: Integers  # [lanes]: of the body that each of these hangs on
     sums: Integers  # [lanes]: the same; of a lane that repeats another, one that nobody reads
     stretches: Rows  # [count, 8]: columns as of subchains, and the two above
-    strips: Rows  # [count, 8]: see `parts.strip_passes`; behind these
-    copies: Rows  # [any, 8]: of motions to where loops have their far ends; see there
+    looped_tiles: Rows  # [count, 8]: see `parts.looped_passes`; behind these
+    copies: Rows  # [any, 8]: of motions to where loops have their ends elsewhere; see there
     turn: Floats  # [TURNING]: room
     q_index: Integers  # [nq and more]: where each coordinate stands in the rank's vectors
     u_index: Integers  # [nu and more]
@@ -63,19 +63,19 @@ class LimbsPlan(NamedTuple):
     trunk_u: int
 
 
-LIMBS = schema(LimbsPlan)
+SUBTREES = schema(SubtreesPlan)
 
 
 @kernel(inline=True)
 def take(index, vector, own):
-    """Take the limbs' numbers, and then the trunk's, from a vector of the rank."""
+    """Take the subtrees' numbers, and then the trunk's, from a vector of the rank."""
     for k in range(index.size):
         own[k] = vector[index[k]]
 
 
 @kernel(inline=True)
 def give(index, own, vector):
-    """Give a vector of the rank the numbers of the limbs and the trunk."""
+    """Give a vector of the rank the numbers of the subtrees and the trunk."""
     for k in range(index.size):
         vector[index[k]] = own[k]
 
@@ -125,17 +125,18 @@ def _add_block(block, junction, at):
 
 @lanes_only
 @kernel
-def move_limbs(zero, limbs, q, u, value):
-    """Pass 1: take the rank's state, and the limbs' joint frames; the turn of the open body of one goes to `value`."""
-    if limbs.size == 0:
+def move_subtrees(zero, subtrees, q, u, value):
+    """Pass 1: take the rank's state, and the subtrees' joint frames; the turn of the open body of one goes to
+    `value`."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     take(p.q_index, q, p.q)
     take(p.u_index, u, p.u)
     for number in range(tiles_in(p.tiles)):
         tile_motion(zero, p.tiles, number, False, (p.q, p.u))
-    for number in range(p.strips.shape[0]):
-        row = p.strips[number]
+    for number in range(p.looped_tiles.shape[0]):
+        row = p.looped_tiles[number]
         tile_motion(zero, read(row, SUBCHAIN), 0, False, (coordinates_of(row, p.q), speeds_of(row, p.u)))
     for number in range(p.stretches.shape[0]):
         row = p.stretches[number]
@@ -147,12 +148,12 @@ def move_limbs(zero, limbs, q, u, value):
 
 @lanes_only
 @kernel
-def gather_limbs(zero, limbs, junction, tau, room, value):
-    """Pass 2: hand what limbs weigh to the bodies that they hang on, whose angular velocities the slots have; what the
-    open body of one takes goes to `value`."""
-    if limbs.size == 0:
+def gather_subtrees(zero, subtrees, junction, tau, room, value):
+    """Pass 2: hand what subtrees weigh to the bodies that they hang on, whose angular velocities the slots have; what
+    the open body of one takes goes to `value`."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     if tau.size > 0:
         take(p.u_index, tau, p.tau)
         tau = span(p.tau, 0, p.tau.size)
@@ -178,12 +179,12 @@ def gather_limbs(zero, limbs, junction, tau, room, value):
 
 @lanes_only
 @kernel
-def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
-    """Pass 3: the limbs' accelerations and rates, where the slots have the accelerations of the bodies that they hang
-    on, and `load` acts on the open body of one; and give the rank's vectors these and the trunk's."""
-    if limbs.size == 0:
+def accelerate_subtrees(zero, subtrees, junction, tau, load, udot, rates):
+    """Pass 3: the subtrees' accelerations and rates, where the slots have the accelerations of the bodies that they
+    hang on, and `load` acts on the open body of one; and give the rank's vectors these and the trunk's."""
+    if subtrees.size == 0:
         return
-    p = read(limbs, LIMBS)
+    p = read(subtrees, SUBTREES)
     if tau.size > 0:
         tau = span(p.tau, 0, p.tau.size)
     for number in range(tiles_in(p.tiles)):
@@ -204,40 +205,40 @@ def accelerate_limbs(zero, limbs, junction, tau, load, udot, rates):
     give(p.q_index, p.rates, rates)
 
 
-def of_trunk(zero, limbs, coordinates, speeds, written):
-    """Give the trunk's part of vectors like q and u, its own if there are limbs; of rates and accelerations if
+def of_trunk(zero, subtrees, coordinates, speeds, written):
+    """Give the trunk's part of vectors like q and u, its own if there are subtrees; of rates and accelerations if
     `written`."""
 
 
 @kernel_overload(of_trunk)
-def _overload_of_trunk(zero, limbs, coordinates, speeds, written):
+def _overload_of_trunk(zero, subtrees, coordinates, speeds, written):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, limbs, coordinates, speeds, written):
-            if limbs.size == 0:
+        def lanes(zero, subtrees, coordinates, speeds, written):
+            if subtrees.size == 0:
                 return span(coordinates, 0, coordinates.size), span(speeds, 0, speeds.size)
-            p = read(limbs, LIMBS)
+            p = read(subtrees, SUBTREES)
             if written:
                 return _tail(p.rates, p.trunk_q), _tail(p.udot, p.trunk_u)
             return _tail(p.q, p.trunk_q), _tail(p.u, p.trunk_u)
 
         return lanes
-    return lambda zero, limbs, coordinates, speeds, written: (coordinates, speeds)
+    return lambda zero, subtrees, coordinates, speeds, written: (coordinates, speeds)
 
 
-def forces_of_trunk(zero, limbs, tau):
-    """Give the trunk's part of the generalized forces, after `gather_limbs`; empty, where none are given."""
+def forces_of_trunk(zero, subtrees, tau):
+    """Give the trunk's part of the generalized forces, after `gather_subtrees`; empty, where none are given."""
 
 
 @kernel_overload(forces_of_trunk)
-def _overload_forces_of_trunk(zero, limbs, tau):
+def _overload_forces_of_trunk(zero, subtrees, tau):
     if isinstance(zero, Lanes):
 
-        def lanes(zero, limbs, tau):
-            if limbs.size == 0 or tau.size == 0:
+        def lanes(zero, subtrees, tau):
+            if subtrees.size == 0 or tau.size == 0:
                 return span(tau, 0, tau.size)
-            p = read(limbs, LIMBS)
+            p = read(subtrees, SUBTREES)
             return _tail(p.tau, p.trunk_u)
 
         return lanes
-    return lambda zero, limbs, tau: tau
+    return lambda zero, subtrees, tau: tau

@@ -1,4 +1,4 @@
-"""What is left of an inward sweep that went ahead of the velocities, for the sake of what needs none: I, E, W, U, D, s.
+"""The rest of an inward sweep of which I, E, W, U, D and s were found early, before the velocities were known.
 
 Now p and u come by a sweep over the loads alone, and c is A2 while A1 = 0 and f2 = 0: an outward sweep. That, and what
 goes through memory between the two, is the price of not waiting.

@@ -1,7 +1,7 @@
-"""Strips: what of bodies with loops is swept in lanes, consecutive closed subtrees on one body that repeat.
+"""Looped tiles: what of bodies with loops is swept in lanes, consecutive closed subtrees on one body that repeat.
 
-A strip is cut into equal pieces, a lane each. Loops within a piece are closed in its lane; of those that lead out of it
-the columns are handed on to the trunk, where they meet those of the next piece, or of the trunk itself.
+A looped tile is cut into equal pieces, a lane each. Loops within a piece are closed in its lane; of those that lead out
+of it the columns are handed on to the trunk, where they meet those of the next piece, or of the trunk itself.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.memory import Table
-from mpimbs.loops.loop_events import Closings, FromStrip, Tree
+from mpimbs.loops.loop_events import Closings, FromLoopedTile, Tree
 from mpimbs.loops.loop_table import ELSEWHERE, LoopTable
 from mpimbs.loops.loops import LoopArrays, Loops
 from mpimbs.model.contents import Contents
-from mpimbs.parts.strip_passes import FROM_FIRST, STRIP_AT, TAKEN, TO_FIRST, WRITTEN, StripPlan
+from mpimbs.parts.looped_passes import FROM_FIRST, LOOPED_TILE_AT, TAKEN, TO_FIRST, WRITTEN, LoopedTilePlan
 from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.values.fronts import C_ROW
 
 Integers = npt.NDArray[np.int64]
 
 
-class Strip(NamedTuple):
-    """Where a strip is.
+class LoopedTile(NamedTuple):
+    """The places and the lanes of a looped tile.
 
     Attributes
     ----------
@@ -52,14 +52,14 @@ class Strip(NamedTuple):
         return self.first + self.length * np.arange(self.width)
 
 
-class StripLanes:
-    """The loops of a strip's lanes, and where each is closed.
+class LoopedLanes:
+    """The loops of a looped tile's lanes, and where each is closed.
 
     Parameters
     ----------
     made : Build
         All bodies of the interval.
-    strip : Strip
+    looped_tile : LoopedTile
     table : LoopTable
         All loops of which an end is in the interval.
     inboard : array
@@ -83,23 +83,23 @@ class StripLanes:
         Of the bodies of a lane.
     """
 
-    def __init__(self, made: Build, strip: Strip, table: LoopTable, inboard: Integers) -> None:
-        self.bodies = made.order[strip.places[:, None] + np.arange(strip.length)]
+    def __init__(self, made: Build, looped_tile: LoopedTile, table: LoopTable, inboard: Integers) -> None:
+        self.bodies = made.order[looped_tile.places[:, None] + np.arange(looped_tile.length)]
         self.on = int(made.parent[self.bodies[0, 0]])
         number = np.full(len(made.order), -1)
-        number[self.bodies] = np.arange(strip.length)
+        number[self.bodies] = np.arange(looped_tile.length)
         self._lane_of = np.full(len(made.order), -1)
-        self._lane_of[self.bodies] = np.arange(strip.width)[:, None]
+        self._lane_of[self.bodies] = np.arange(looped_tile.width)[:, None]
         self._table = table
-        found = [self._of_lane(lane, number) for lane in range(strip.width)]
-        some, self.ends = found[strip.width // 2]
+        found = [self._of_lane(lane, number) for lane in range(looped_tile.width)]
+        some, self.ends = found[looped_tile.width // 2]
         missing = [_missing(self.ends, found[lane][1]) for lane in (0, -1)]
         order = np.lexsort((missing[1], ~missing[0]))
         before, behind = (int(lacked.sum()) for lacked in missing)
-        self.real = [slice(None)] * strip.width
+        self.real = [slice(None)] * looped_tile.width
         self.real[0], self.real[-1] = slice(before, None), slice(0, len(order) - behind)
         self.ends = self.ends[order]
-        self.loops = np.tile(some[order], (strip.width, 1))
+        self.loops = np.tile(some[order], (looped_tile.width, 1))
         self.alike = not (missing[0] & missing[1]).any()
         for lane, (loops, ends) in enumerate(found):
             there = self.real[lane]
@@ -111,7 +111,7 @@ class StripLanes:
             self.alike = self.alike and same
         parent = np.where(made.parent[self.bodies[0]] >= 0, number[made.parent[self.bodies[0]]], -1)
         slots = [int(inboard[-1 - self.on]) if self.on < 0 else 0]
-        self.closings = Closings(Tree(parent, np.arange(strip.length), slots), self.ends, NO_BODIES, NO_BODIES)
+        self.closings = Closings(Tree(parent, np.arange(looped_tile.length), slots), self.ends, NO_BODIES, NO_BODIES)
 
     def _of_lane(self, lane: int, number: Integers) -> tuple[Integers, Integers]:
         """The loops of a lane, and their bodies there, in the order of these."""
@@ -135,15 +135,15 @@ class StripLanes:
             found.append(own)
         return found
 
-    def handed(self, made: Build, strip: Strip, trunk: Integers, of_trunk: Integers) -> list[FromStrip]:
+    def handed(self, made: Build, looped_tile: LoopedTile, trunk: Integers, of_trunk: Integers) -> list[FromLoopedTile]:
         """What the lanes hand over, given the trunk's places and the numbers that it gives the loops (-1: none)."""
         found = []
-        for lane, place in enumerate(strip.places.tolist() if self.closings.open_groups else []):
+        for lane, place in enumerate(looped_tile.places.tolist() if self.closings.open_groups else []):
             after = int(np.searchsorted(trunk, place))
             behind = int(made.order[trunk[after]]) if after < len(trunk) else -1
             loops = self.loops[lane, self.open_of(lane)]
             keys = [int(of_trunk[loop]) if of_trunk[loop] >= 0 else -1 - int(loop) for loop in loops]
-            found.append(FromStrip(place, self.on, behind, keys))
+            found.append(FromLoopedTile(place, self.on, behind, keys))
         return found
 
     def open_of(self, lane: int) -> list[int]:
@@ -169,22 +169,22 @@ def _missing(ends: Integers, others: Integers) -> npt.NDArray[np.bool_]:
 
 
 class _Motion(NamedTuple):
-    """Where the motion of a body or of a far end stands: which arrays, which lane, and which item."""
+    """Where the motion of a body or of an end elsewhere stands: which arrays, which lane, and which item."""
 
     arrays: LoopArrays
     lane: int
     item: int
 
 
-class StripLoops:
-    """The loops of all strips of an interval, joined to those of the trunk.
+class LoopedTileLoops:
+    """The loops of all looped tiles of an interval, joined to those of the trunk.
 
     Parameters
     ----------
     system : Contents
     table : LoopTable
-        As of `StripLanes`.
-    strips : sequence of StripLanes
+        As of `LoopedLanes`.
+    looped_tiles : sequence of LoopedLanes
     lanes : sequence of Build
         The pieces of each side by side, their bodies counted from 0.
     slots : sequence of int
@@ -200,15 +200,15 @@ class StripLoops:
     Attributes
     ----------
     lanes : list of Loops
-    rows, copies : array [strips, 8], [any, 8]
-        As of `limb_passes.LimbsPlan`: of the rows the part that strips add.
+    rows, copies : array [looped tiles, 8], [any, 8]
+        As of `limb_passes.SubtreesPlan`: of the rows the part that looped tiles add.
     """
 
     def __init__(
         self,
         system: Contents,
         table: LoopTable,
-        strips: Sequence[StripLanes],
+        looped_tiles: Sequence[LoopedLanes],
         lanes: Sequence[Build],
         slots: Sequence[int],
         trunk: LoopArrays,
@@ -219,40 +219,40 @@ class StripLoops:
         self._kept: list[tuple[Table, LoopArrays]] = []
         self.lanes: list[Loops] = []
         carriers = [(trunk, 0, steps)]
-        far = _far_ends(trunk, 0, table.bodies[of_trunk], steps)  # where ends are elsewhere, and on which body
-        self.rows = np.zeros((len(strips), 8), np.int64)
+        far = _remote_ends(trunk, 0, table.bodies[of_trunk], steps)  # where ends are elsewhere, and on which body
+        self.rows = np.zeros((len(looped_tiles), 8), np.int64)
         next_front = 0
-        for row, strip, made, slot in zip(self.rows, strips, lanes, slots, strict=True):
-            here = np.full((len(strip.bodies), len(steps)), -1)
-            for lane, bodies in enumerate(strip.bodies):
+        for row, looped_tile, made, slot in zip(self.rows, looped_tiles, lanes, slots, strict=True):
+            here = np.full((len(looped_tile.bodies), len(steps)), -1)
+            for lane, bodies in enumerate(looped_tile.bodies):
                 here[lane, bodies] = made.body_step
-            tables = strip.tables()
+            tables = looped_tile.tables()
             aim = trunk.lanes[0].aim
-            arrays = LoopArrays(system, tables, made, strip.closings, here, frames, 1, aim, strip.real)
+            arrays = LoopArrays(system, tables, made, looped_tile.closings, here, frames, 1, aim, looped_tile.real)
             self.lanes += arrays.lanes
             for lane, own in enumerate(tables):
-                far += _far_ends(arrays, lane, own.bodies, here[lane])
+                far += _remote_ends(arrays, lane, own.bodies, here[lane])
                 carriers.append((arrays, lane, here[lane]))
-            events, count = trunk.events, len(strip.bodies) if strip.closings.open_groups else 0
+            events, count = trunk.events, len(looped_tile.bodies) if looped_tile.closings.open_groups else 0
             fronts = range(next_front, next_front + count)
             next_front += count
-            plan = StripPlan(
+            plan = LoopedTilePlan(
                 loops=arrays.plan,
                 slot=slot,
                 fronts=np.array([events.where[front] for front in fronts], np.int64),
                 lengths=np.array([events.lengths[front] for front in fronts], np.int64),
-                first_row=C_ROW if strip.closings.grounded else 0,
-                groups=strip.groups().ravel(),
+                first_row=C_ROW if looped_tile.closings.grounded else 0,
+                groups=looped_tile.groups().ravel(),
             )
             self._kept.append((Table(plan), arrays))
             data = self._kept[-1][0].data
-            row[[STRIP_AT, STRIP_AT + 1]] = data.ctypes.data, data.size
+            row[[LOOPED_TILE_AT, LOOPED_TILE_AT + 1]] = data.ctypes.data, data.size
         moved = {body: _motion_of(body, carriers) for body in {body for _, body in far}}
         self.copies = np.array([_copy(to, moved[body]) for to, body in far], np.int64).reshape(-1, 8)
 
 
-def _far_ends(arrays: LoopArrays, lane: int, bodies: Integers, steps: Integers) -> list[tuple[_Motion, int]]:
-    """Where the motions of far ends belong, and the bodies that they are on: those of the interval."""
+def _remote_ends(arrays: LoopArrays, lane: int, bodies: Integers, steps: Integers) -> list[tuple[_Motion, int]]:
+    """Where the motions of ends elsewhere belong, and the bodies that they are on: those of the interval."""
     loops, ends = np.nonzero((bodies >= 0) & (steps[np.maximum(bodies, 0)] < 0))
     items = arrays.far_item + loops
     return [

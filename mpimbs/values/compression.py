@@ -9,9 +9,9 @@ from mpimbs.values.fronts import COLUMNS, KEPT, NOISE_ROW, ROUNDED, UNSEEN, W_RO
 _REFLECTED = 1e-3  # part of the noise that a reflection adds: some roundings, of which `ROUNDED` has thousands
 _LEAST = 1e-200  # a sum of squares of which there is nothing to divide by
 LARGE = 1e-2 / ROUNDED  # of the largest noise, beyond which a column needs not wait for the joints inboard
-# What `settle` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and how
-# many that no motion of the body sees were eliminated; then exchanges, factors, vectors of reflections; columns, and
-# those that were eliminated.
+# What `compress` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and
+# how many that no motion of the body sees were eliminated; then exchanges, factors, vectors of reflections; columns,
+# and those that were eliminated.
 _AT_ONCE, _STAYED, _LEFT, _UNSEEN = range(4)
 _EXCHANGES, _FACTORS, _VECTORS = 8, 16, 24
 
@@ -27,9 +27,9 @@ def _clear_column(front, length, d):
 
 
 @kernel(inline=True)
-def settled_size(groups, settled):
-    """Numbers that `settle` keeps of a front of so many groups, of which so many are settled."""
-    return _VECTORS + COLUMNS * settled * (COLUMNS + 2 + KEPT + ROW * groups)
+def compressed_size(groups, compressed):
+    """Numbers that `compress` keeps of a front of so many groups, of which so many are settled."""
+    return _VECTORS + COLUMNS * compressed * (COLUMNS + 2 + KEPT + ROW * groups)
 
 
 @kernel(inline=True)
@@ -99,7 +99,7 @@ def _square(front, length, columns, k, i, lever):
 
 
 @kernel
-def settle(front, length, groups, bare, kept, lever):
+def compress(front, length, groups, bare, kept, lever):
     """Bring what is left of groups of columns whose y is zero into the first of them, at a body that isn't the world.
 
     Loops to the world can't be closed at a body whose motion they constrain: W may be singular there, and say nothing
@@ -110,8 +110,8 @@ def settle(front, length, groups, bare, kept, lever):
     ----------
     groups : array [2 n]
         These, and something of each.
-    bare, kept : array [27], [settled_size]
-        As of `eliminate`; for `settled_loads`.
+    bare, kept : array [27], [compressed_size]
+        As of `eliminate`; for `compressed_loads`.
     lever : float
         What makes of a moment a force like others (m).
 
@@ -210,8 +210,8 @@ def settle(front, length, groups, bare, kept, lever):
 
 
 @kernel
-def settled_loads(kept, length, groups, acceleration, x):
-    """Write the loads of groups that `settle` settled into those of the front, x [L], given the first's."""
+def compressed_loads(kept, length, groups, acceleration, x):
+    """Write the loads of groups that `compress` settled into those of the front, x [L], given the first's."""
     each, most = KEPT + length, COLUMNS * (groups.size // 2)
     columns_at, room_at, eliminated_at = _columns_at(groups)
     done, stayed, left, unseen = int(kept[_AT_ONCE]), int(kept[_STAYED]), int(kept[_LEFT]), int(kept[_UNSEEN])

@@ -1,9 +1,9 @@
-"""Limbs: what of an interval's bodies is swept in lanes.
+"""LaneSubtrees: what of an interval's bodies is swept in lanes.
 
 Closed subtrees of the same shape are swept side by side, a lane each, wherever they hang. A stretch is a subtree along
 whose longest path shapes repeat, as they do in a chain: it is cut at bodies of the path into pieces, which are swept
-and joined as those of a chain. What is in no limb is the trunk. It is swept in doubles, with a slot for each body on
-which limbs hang.
+and joined as those of a chain. What is in no subtree is the trunk. It is swept in doubles, with a slot for each body on
+which subtrees hang.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.memory import Table, aligned_zeros
-from mpimbs.parts.limb_passes import IS_OPEN, SLOT, LimbsPlan
+from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
 from mpimbs.parts.pieces import PIECE, sequence_rows
 from mpimbs.parts.side_by_side import lanes_of_steps, put_side_by_side
-from mpimbs.parts.strips import Strip, StripLanes
-from mpimbs.parts.tiles import HUNG, JOINED, Kinds, Placed, Tile, Tiles
+from mpimbs.parts.subtree_passes import IS_OPEN, SLOT, SubtreesPlan
+from mpimbs.parts.tiles import JOINED, ON_BODIES, Kinds, Placed, Tile, Tiles
 from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
 
@@ -67,44 +67,44 @@ class Stretch(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """How many bodies are swept in which way.
+    """Numbers of bodies by how they are swept.
 
     Attributes
     ----------
-    limbs : int
-        Of closed subtrees side by side, those of strips among them.
+    subtrees : int
+        Of closed subtrees side by side, those of looped tiles among them.
     stretches : int
         Of stretches, in pieces along a path.
     trunk : int
         All others, in doubles.
     """
 
-    limbs: int
+    subtrees: int
     stretches: int
     trunk: int
 
 
 class Chosen(NamedTuple):
-    """The limbs of an interval; no body is in two."""
+    """The subtrees of an interval; no body is in two."""
 
     groups: list[Group]
     stretches: list[Stretch]
-    strips: list[Strip]
+    looped_tiles: list[LoopedTile]
 
     @property
     def any(self) -> bool:
         """Whether there are any."""
-        return bool(self.groups or self.stretches or self.strips)
+        return bool(self.groups or self.stretches or self.looped_tiles)
 
     def swept(self, sizes: Integers) -> Swept:
         """Count bodies by how they are swept; `sizes` [n] are those of the subtrees at the places of all."""
         beside = sum(group.lanes * int(sizes[group.places[0, 0]]) for group in self.groups)
-        beside += sum(strip.last - strip.first for strip in self.strips)
+        beside += sum(looped_tile.last - looped_tile.first for looped_tile in self.looped_tiles)
         along = sum(stretch.last - stretch.first for stretch in self.stretches)
         return Swept(beside, along, len(sizes) - beside - along)
 
 
-NO_LIMBS = Chosen([], [], [])
+NO_SUBTREES = Chosen([], [], [])
 
 
 class _Numbers(NamedTuple):
@@ -249,19 +249,21 @@ def _pieces_of(made: Build, begins: Integers, stretch: Stretch) -> list[_Pieces]
 
 
 def elsewhere(made: Build, chosen: Chosen) -> Integers:
-    """Places in no limb."""
+    """Places in no subtree."""
     inside = np.zeros(len(made.order) + 1, np.int64)  # changes from place to place
     for group in chosen.groups:
         places = group.places.ravel()[: group.lanes]
         np.add.at(inside, places, 1)
         np.add.at(inside, places + made.sizes[places], -1)
-    for ends in [(part.first, part.last) for part in chosen.stretches] + [(s.first, s.last) for s in chosen.strips]:
+    for ends in [(part.first, part.last) for part in chosen.stretches] + [
+        (s.first, s.last) for s in chosen.looped_tiles
+    ]:
         inside[list(ends)] += 1, -1
     return np.flatnonzero(np.cumsum(inside)[:-1] == 0)
 
 
-class Limbs:
-    """The limbs of an interval, and its trunk.
+class LaneSubtrees:
+    """The subtrees of an interval, and its trunk.
 
     Parameters
     ----------
@@ -270,13 +272,13 @@ class Limbs:
     boundaries : int
         Bodies outside on which these hang.
     chosen : Chosen
-        The limbs, one at least.
+        The subtrees, one at least.
     wrenches : bool
         Whether wrenches act on bodies.
     slotted : array
         Further bodies of the trunk that get slots.
-    strips : sequence of StripLanes
-        The lanes of the strips.
+    looped_tiles : sequence of LoopedLanes
+        The lanes of the looped tiles.
 
     Attributes
     ----------
@@ -284,15 +286,15 @@ class Limbs:
         The other bodies; `first_step` and `body_step` are those of all bodies of the interval, where they are in it.
         Its last junction is one that nobody reads.
     has_open : bool
-        Whether the interval's open body is in a limb.
+        Whether the interval's open body is in a subtree.
     plan : int64 array
-        What the compiled passes are given (`parts.limb_passes`).
+        What the compiled passes are given (`parts.subtree_passes`).
     width : int
         Lanes of the widest tile.
-    strip_lanes : list of Build
-        The pieces of each strip side by side, their bodies counted from 0.
-    strip_slots : list of int
-        Slots of the trunk that the strips hang on.
+    looped_lanes : list of Build
+        The pieces of each looped tile side by side, their bodies counted from 0.
+    looped_slots : list of int
+        Slots of the trunk that the looped tiles hang on.
     """
 
     def __init__(
@@ -302,33 +304,33 @@ class Limbs:
         chosen: Chosen,
         wrenches: bool,
         slotted: Integers = NO_BODIES,
-        strips: Sequence[StripLanes] = (),
+        looped_tiles: Sequence[LoopedLanes] = (),
     ) -> None:
         begins = np.append(made.first_step[made.order], len(made.structure.steps))
         groups, stretches, cut = chosen
         alike = [_Pieces(made, begins, group.places, int(made.sizes[group.places[0, 0]])) for group in groups]
-        self._beside = [_Sequence(alike, True, wrenches, HUNG)] if groups else []
+        self._beside = [_Sequence(alike, True, wrenches, ON_BODIES)] if groups else []
         self._along = [
             _Sequence(_pieces_of(made, begins, stretch), not stretch.is_open, wrenches, JOINED) for stretch in stretches
         ]
         pieces = [
             _Pieces(made, begins, each.places.reshape(1, -1), each.length, -1, lanes.closings.slotted)
-            for each, lanes in zip(cut, strips, strict=True)
+            for each, lanes in zip(cut, looped_tiles, strict=True)
         ]
-        self.strip_lanes = [part.side_by_side(np.zeros(1, np.int64))[0] for part in pieces]
-        self._strips = [_Sequence([part], True, wrenches, HUNG) for part in pieces]
-        self._sequences = self._beside + self._along + self._strips
+        self.looped_lanes = [part.side_by_side(np.zeros(1, np.int64))[0] for part in pieces]
+        self._looped_tiles = [_Sequence([part], True, wrenches, ON_BODIES) for part in pieces]
+        self._sequences = self._beside + self._along + self._looped_tiles
         self.has_open = any(stretch.is_open for stretch in stretches)
         self.width = max(sequence.tiles.width for sequence in self._sequences)
 
         places = np.concatenate([group.places.ravel() for group in groups]) if groups else NO_BODIES
         firsts = np.array([stretch.first for stretch in stretches], np.int64)
         on = made.parent[made.order[np.concatenate((places, firsts))]]
-        on_strips = np.array([lanes.on for lanes in strips], np.int64)
+        on_looped_tiles = np.array([lanes.on for lanes in looped_tiles], np.int64)
         bodies = made.order[elsewhere(made, chosen)]
-        slotted = np.concatenate((on[on >= 0], on_strips[on_strips >= 0], slotted))
+        slotted = np.concatenate((on[on >= 0], on_looped_tiles[on_looped_tiles >= 0], slotted))
         self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.unique(slotted))
-        self.strip_slots = [self._slot(int(body)) for body in on_strips]
+        self.looped_slots = [self._slot(int(body)) for body in on_looped_tiles]
         slots = -1 - on
         slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
         repeated = [np.arange(group.places.size) >= group.lanes for group in groups]
@@ -338,12 +340,12 @@ class Limbs:
         lanes = len(places)
         along = self._rows(self._along, self._beside)
         along[:, SLOT], along[:, IS_OPEN] = slots[lanes:], [stretch.is_open for stretch in stretches]
-        self._plan = LimbsPlan(
+        self._plan = SubtreesPlan(
             tiles=self._beside[0].tiles.plan if groups else NO_BODIES,
             slots=slots[:lanes],
             sums=np.where(np.concatenate(repeated), self.trunk.junctions - 1, slots[:lanes]) if groups else NO_BODIES,
             stretches=along,
-            strips=self._rows(self._strips, self._beside + self._along),
+            looped_tiles=self._rows(self._looped_tiles, self._beside + self._along),
             copies=NO_ROWS,
             turn=np.zeros(TURNING),
             q_index=np.concatenate(q_index),
@@ -368,15 +370,15 @@ class Limbs:
         """The slot of a body of the trunk, or outside."""
         return int(self.trunk.structure.steps[self.trunk.body_step[body], SINK]) if body >= 0 else -1 - body
 
-    def close_strips(self, rows: Integers, copies: Integers) -> None:
-        """Say where the loops of the strips are: what strips add to their rows, and copies of motions."""
-        self._plan.strips[:] += rows
+    def close_looped_tiles(self, rows: Integers, copies: Integers) -> None:
+        """Say where the loops of the looped tiles are: what looped tiles add to their rows, and copies of motions."""
+        self._plan.looped_tiles[:] += rows
         self._plan = self._plan._replace(copies=copies)
         self._table = Table(self._plan)
         self.plan = self._table.data
 
     def _make_trunk(
-        self, made: Build, bodies: Integers, boundaries: int, hung_on: Integers
+        self, made: Build, bodies: Integers, boundaries: int, outside_bodies: Integers
     ) -> tuple[Integers, _Numbers]:
         """Make the trunk of bodies in depth-first order, with slots for some; give its steps and their numbers."""
         number = np.full(len(made.parent), -1)
@@ -388,7 +390,7 @@ class Limbs:
         numbers = _numbers(made, steps)
         above = made.parent[bodies]
         parent = np.where(above >= 0, number[above], above)
-        junctions = join_steps(numbers.steps, parent, first, last, boundaries, number[hung_on])
+        junctions = join_steps(numbers.steps, parent, first, last, boundaries, number[outside_bodies])
         u = numbers.speeds
         own = np.full((2, len(made.parent)), -1)
         own[:, bodies] = first, last
@@ -408,5 +410,5 @@ class Limbs:
         of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps of the limbs read of their joints, each array once."""
+        """What the sweeps of the subtrees read of their joints, each array once."""
         return [pair for sequence in self._sequences for pair in sequence.tiles.kinds.joints]

@@ -1,4 +1,5 @@
-"""Limbs in lanes: closed subtrees of the same shape, side by side, do what the oracle and one sweep in doubles do."""
+"""Subtrees in lanes: closed subtrees of the same shape, side by side, do what the oracle and one sweep in doubles
+do."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -57,7 +58,7 @@ def evaluated(dynamics: Dynamics, q: Array, u: Array, tau: Array) -> tuple[Array
 @pytest.mark.time_limit(300)  # compiles
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_limbs_of_all_joint_types(width: int, kept: str) -> None:
+def test_subtrees_of_all_joint_types(width: int, kept: str) -> None:
     """By the dense oracle; 11 bushes: the last tile has lanes that repeat others; wrenches, springs, forces."""
     system = bushes(11)
     q, u, tau = build_state(Seeded(4), system)

@@ -15,8 +15,8 @@ from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.partition.chain import body_costs
 from mpimbs.partition.lanes import FIXED_PATTERN, cut_tiles, longest_lanes
 from mpimbs.partition.shapes import Subtrees, Words, closed_subtrees, mixed, places_of, shapes
-from mpimbs.parts.limbs import Chosen, Group, Stretch
-from mpimbs.parts.strips import Strip
+from mpimbs.parts.lane_subtrees import Chosen, Group, Stretch
+from mpimbs.parts.looped_tiles import LoopedTile
 from mpimbs.parts.tiles import Tile
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
@@ -93,7 +93,8 @@ BYTES_OF_A_BODY = 8 * (PLACE + BIAS + PIVOT)  # of workspace
 
 
 class _Tree:
-    """What a choice of limbs is made of: a rank's bodies, by their places in the depth-first order.
+    """The tree of which subtrees are chosen to be swept in lanes: a rank's bodies, by their places in the depth-first
+    order.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class _Tree:
         Bodies that have children elsewhere.
     looped : array, optional
         Bodies at which loops end, of a system with loops.
-    strips : sequence of Strip, optional
+    looped_tiles : sequence of LoopedTile, optional
         What is in lanes already.
     """
 
@@ -114,7 +115,7 @@ class _Tree:
         patterns: npt.NDArray[np.integer],
         open_bodies: Integers,
         looped: Integers | None = None,
-        strips: Sequence[Strip] = (),
+        looped_tiles: Sequence[LoopedTile] = (),
     ) -> None:
         self.n, self.sizes = len(made.order), made.sizes
         self._words = Words(made, patterns)
@@ -129,10 +130,10 @@ class _Tree:
         self._links = Links(self._words, self.sizes, self._patterns)
         self.costs = costs_of(self._patterns)
         self._open = place[open_bodies] if looped is None else NO_BODIES
-        self.strips = list(strips)
+        self.looped_tiles = list(looped_tiles)
         self.free = np.ones(self.n, bool)
-        for strip in strips:
-            self.free[strip.first : strip.last] = False
+        for looped_tile in looped_tiles:
+            self.free[looped_tile.first : looped_tile.last] = False
 
     def stretches(self, width: int, most_cost: float) -> list[Stretch]:
         """Choose stretches that cost no more than so much per body, the largest first."""
@@ -211,8 +212,8 @@ class _Tree:
         """Whether the lanes of a tile hang together alike, and what is behind each hangs on the same body of it."""
         begins = tile.first + tile.length * np.arange(tile.width + 1)
         behind = begins[1 : tile.width + (begins[-1] < last)]
-        hung = behind - self.parent[behind]
-        return len(self.alike(begins[:-1], tile.length)) == tile.width and bool((hung == hung[:1]).all())
+        above = behind - self.parent[behind]
+        return len(self.alike(begins[:-1], tile.length)) == tile.width and bool((above == above[:1]).all())
 
 
 def costs_of(patterns: npt.NDArray[np.integer]) -> Floats:
@@ -239,7 +240,7 @@ def tile_cost(width: int, rows: float) -> float:
 
 
 class _Choice:
-    """Limbs that are chosen one after the other.
+    """LaneSubtrees that are chosen one after the other.
 
     Parameters
     ----------
@@ -252,10 +253,10 @@ class _Choice:
 
     def __init__(self, tree: _Tree, width: int, stretches: list[Stretch]) -> None:
         self._tree, self._width = tree, width
-        self._free = tree.free.copy()  # in no limb yet
+        self._free = tree.free.copy()  # not chosen yet
         for stretch in stretches:
             self._free[stretch.first : stretch.last] = False
-        self.chosen = Chosen([], stretches, tree.strips)
+        self.chosen = Chosen([], stretches, tree.looped_tiles)
 
     def take(self, usable: npt.NDArray[np.bool_], least: int) -> None:
         """Choose tiles of so many closed subtrees at the least, of those that are usable, the largest first."""
@@ -267,12 +268,12 @@ class _Choice:
         many = ends - begins >= least
         for begin, end in zip(begins[many].tolist(), ends[many].tolist(), strict=True):
             places = candidates[begin:end]
-            places = places[self._free[places]]  # what is in no limb has none in it: larger ones come first
+            places = places[self._free[places]]  # what is free has nothing chosen in it: larger ones come first
             full = len(places) // self._width * self._width
             self._add(places[: len(places) if len(places) - full >= least else full])
 
     def _untouched(self) -> npt.NDArray[np.bool_]:
-        """Whether no body of the subtree at each place is in a limb [n]."""
+        """Whether no body of the subtree at each place is swept in lanes yet [n]."""
         used = np.concatenate(([0], np.cumsum(~self._free)))
         places = np.arange(self._tree.n)
         return used[places + self._tree.sizes] == used[places]
@@ -291,18 +292,18 @@ class _Choice:
         firsts = [int(group.places[0, 0]) for group in groups]
         rows = [float(costs[first : first + sizes[first]].sum()) for first in firsts]
         tiles = sum(len(group.places) * tile_cost(self._width, row) for group, row in zip(groups, rows, strict=True))
-        start = tuned().limbs_start if groups or stretches else 0.0
+        start = tuned().subtrees_start if groups or stretches else 0.0
         return float(costs[self._free].sum() + tiles + start) + sum(stretch_cost(s, costs) for s in stretches)
 
 
-def choose_limbs(
+def choose_lane_subtrees(
     made: Subtrees,
     patterns: npt.NDArray[np.integer],
     open_bodies: Integers,
     width: int,
     if_faster: bool = False,
     looped: Integers | None = None,
-    strips: Sequence[Strip] = (),
+    looped_tiles: Sequence[LoopedTile] = (),
 ) -> Chosen:
     """Choose what is swept in lanes, as it is predicted to be the fastest.
 
@@ -320,13 +321,13 @@ def choose_limbs(
         Whether to choose nothing, where that is predicted to be faster than so many lanes.
     looped : array, optional
         Bodies at which loops end, of a system with loops: no subtree that has one is closed, nor is what is open cut.
-    strips : sequence of Strip, optional
-        Those chosen before, in as many lanes: see `partition.strips`.
+    looped_tiles : sequence of LoopedTile, optional
+        Those chosen before, in as many lanes: see `partition.ownership`.
     """
-    best = Chosen([], [], list(strips))
+    best = Chosen([], [], list(looped_tiles))
     if width == 1:
         return best
-    tree = _Tree(made, patterns, open_bodies, looped, strips)
+    tree = _Tree(made, patterns, open_bodies, looped, looped_tiles)
     usable = tree.closed
     if tree.n * BYTES_OF_A_BODY > tuned().all_bytes:
         usable = usable & (tree.sizes <= tuned().most_lane)

@@ -62,11 +62,11 @@ from mpimbs.values.assembly import (
     NEAR,
     RECORD,
     ROTOR,
-    assemble,
+    assemble_pair,
+    disassemble_pair,
     far_acceleration,
     inverse_six,
     release,
-    spread,
 )
 from mpimbs.values.handles import INERTIA, item
 
@@ -93,8 +93,8 @@ class Halving(NamedTuple):
     world: Floats  # [BLOCK]: zeros, but for the acceleration of what the first body hangs on, in place of b2
 
 
-class Halved(NamedTuple):
-    """What the passes over halved bodies are given."""
+class DcaBodiesPlan(NamedTuple):
+    """Arguments of the passes over the bodies of the DCA, in compiled code."""
 
     handles: Handles  # the equations of all of them: those of the acceleration form [ASSEMBLY]
     structure: Structure
@@ -108,10 +108,10 @@ class Halved(NamedTuple):
     inboard: Floats  # [12]: A1 and f2 of it: acceleration of the last leaf, and no load
 
 
-HALVED = schema(Halved)
+DCA_BODIES = schema(DcaBodiesPlan)
 
 
-def halves(count: int) -> Integers:
+def bisection(count: int) -> Integers:
     """Give the joins of a sequence halved down to its leaves, each after those that it needs, from left to right.
 
     Parameters
@@ -303,7 +303,7 @@ def assemble_bodies(zero, structure, work, halving, terminal, assembly):
             record = item(halving.records, middle, RECORD)
             freed = _freed(structure, halving, middle)
             release(left, right, item(halving.joints, middle, JOINT), freed, record)
-            assemble(left, right, record, item(halving.nodes, count + number, BLOCK))
+            assemble_pair(left, right, record, item(halving.nodes, count + number, BLOCK))
     root = 2 * count - 2
     for i in range(BLOCK):
         assembly[i] = halving.nodes[root * BLOCK + i]
@@ -347,7 +347,7 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
         f1[i] = 0.0
         f2[i] = outer[6 + i]
     axis = _first_axis(structure, halving, 0)
-    spread(halving.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
+    disassemble_pair(halving.world, whole, joint, freed, record, f1, f2, item(loads, 0, 6), udot[axis : axis + freed])
     for number in range(count - 2, -1, -1):
         begin, middle, end = halving.joins[number, BEGIN], halving.joins[number, MIDDLE], halving.joins[number, END]
         left = item(halving.nodes, halving.joins[number, LEFT], BLOCK)
@@ -359,19 +359,19 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
             f2[i] = -loads[end * 6 + i]
         record = item(halving.records, middle, RECORD)
         joint = item(halving.joints, middle, JOINT)
-        spread(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
+        disassemble_pair(left, right, joint, freed, record, f1, f2, item(loads, middle, 6), udot[axis : axis + freed])
     far_acceleration(item(halving.nodes, count - 1, BLOCK), item(loads, count - 1, 6), outer[6:12], acceleration)
 
 
 @kernel(merge=True)
-def none_ahead(zero, part):
+def none_early(zero, part):
     """Nothing: no inertias go ahead of the velocities."""
 
 
 @kernel(merge=True)
 def motion_of_bodies(zero, part, q, u):
     """Pass 1: the joint frames, and the boundary turn of all bodies but those that are swept."""
-    h = read(part, HALVED)
+    h = read(part, DCA_BODIES)
     joint_places(0.0, h.structure, q, h.work.place)
     relative_turn(0.0, h.structure, h.work, u, h.handles.turn)
     if h.terminal.size > 0:
@@ -379,9 +379,9 @@ def motion_of_bodies(zero, part, q, u):
 
 
 @kernel(merge=True)
-def inward_of_bodies(zero, part, q, u, tau, turn, ahead):
+def inward_of_bodies(zero, part, q, u, tau, turn, early):
     """Pass 2: the equations of all bodies, given the turn of handle 1 [TURNING]."""
-    h = read(part, HALVED)
+    h = read(part, DCA_BODIES)
     if h.terminal.size > 0:
         join_turn(0.0, turn, h.handles.turn, h.inner)
         nu = h.structure.axes.size
@@ -395,7 +395,7 @@ def inward_of_bodies(zero, part, q, u, tau, turn, ahead):
 @kernel(merge=True)
 def outward_of_bodies(zero, part, q, u, tau, udot, rates):
     """Pass 3: accelerations and rates of the coordinates, given A1 and f2 in the table."""
-    h = read(part, HALVED)
+    h = read(part, DCA_BODIES)
     spread_bodies(h.structure, h.halving, h.handles.loads, udot, h.inboard)
     coordinate_rates(0.0, h.structure, q, u, rates)
     if h.terminal.size > 0:
@@ -405,7 +405,7 @@ def outward_of_bodies(zero, part, q, u, tau, udot, rates):
         outward_of_all(zero, h.terminal, q[nq:], u[nu:], forces, udot[nu:], rates[nq:])
 
 
-class HalvedBodies(PartOfOne, PartByHandles):
+class DcaBodies(PartOfOne, PartByHandles):
     """Consecutive bodies of a chain, halved down to single ones: the leaves.
 
     Where they end at the tip, the last may be swept instead.
@@ -453,7 +453,7 @@ class HalvedBodies(PartOfOne, PartByHandles):
         self._wrench = work.wrench
         count = self.leaves = leaves - first
         halving = Halving(
-            np.pad(halves(count), ((0, 0), (0, 3))),
+            np.pad(bisection(count), ((0, 0), (0, 3))),
             made.body_step,
             inverse_inertias(system, first, made.structure, made.body_step),
             aligned_zeros((2 * count - 1) * BLOCK),
@@ -466,7 +466,7 @@ class HalvedBodies(PartOfOne, PartByHandles):
         )
         self.blocks = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)
         self.loads = np.zeros((1, 12))
-        halved = Halved(
+        halved = DcaBodiesPlan(
             Handles(np.zeros(TURNING), self.blocks, self.loads),
             made.structure,
             made.springs,

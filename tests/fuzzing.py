@@ -79,7 +79,7 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
     for settings in settings_of(case, comm.size) if only is None else (only,):
         told = " ".join(f"{key}={value}" for key, value in settings.items())
         try:
-            with closing(Dynamics(case.system, comm, **settings)) as dynamics:
+            with closing(Dynamics(case.system, comm, **without_operation(settings))) as dynamics:
                 found = observed(case, dynamics)
         except (InputError, SimulationError) as error:
             verdict.refused.append(f"{told}: {error}")
@@ -87,7 +87,7 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
         if oracle is not None:
             oracle.judge(found, settings, told, verdict)
     if only is None or "operation" in only:
-        operate(case, comm, oracle, verdict)
+        operate(case, comm, oracle, verdict, None if only is None else only["operation"])
     if case.seed % INVARIANT == 0 and not case.system.has_motions:
         invariant(case, comm, oracle, verdict)
     return verdict
@@ -142,9 +142,13 @@ def invariant(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verd
         oracle.judge_accelerations(udot * other.times, {"coupling": "dcae"}, told, verdict)
 
 
-def operate(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict) -> None:
-    """Ask what the seed draws of `operations`, beside accelerations. All ranks call."""
-    name = comm.bcast(None if oracle is None or verdict.unjudged or verdict.told else drawn(case))
+def without_operation(settings: Settings) -> Settings:
+    return {key: value for key, value in settings.items() if key != "operation"}
+
+
+def operate(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verdict, only: str | None) -> None:
+    """Ask what the seed draws of `operations`, or one of them, beside accelerations. All ranks call."""
+    name = comm.bcast(None if oracle is None or verdict.unjudged or verdict.told else only or drawn(case))
     if name is None:
         return
     told = f"coupling=dcae operation={name}"
@@ -427,7 +431,7 @@ def reason(text: str) -> str:
 def smaller(case: Case, verdict: Verdict, comm: MPI.Comm) -> tuple[Case, Settings, str]:
     """Leave out of a wrong case what can be left out while it stays wrong; with settings and what is wrong."""
     default: Settings = {"coupling": "dcae"}  # by which what is described otherwise is evaluated
-    ways = (*settings_of(case, comm.size), default)
+    ways = (*settings_of(case, comm.size), *({**default, "operation": name} for name in OPERATIONS), default)
     settings = next((one for one in ways if any(text.startswith(told_as(one)) for text in verdict.wrong)), default)
     wrong = next((text for text in verdict.wrong if text.startswith(told_as(settings))), verdict.wrong[0])
 

@@ -26,7 +26,7 @@ from mpimbs.closure.jacobian import LoopJacobian
 Floats = npt.NDArray[np.float64]
 
 
-INDEPENDENT = 1e-10  # of the largest, singular values that count
+INDEPENDENT = 1e-10  # of the largest, and of the one that rows are scaled to, singular values that count
 LEFT = 1e-7  # of the largest force, what actuators that can do the work leave by rounding
 MOST = 4000  # speeds, and constraints, whose matrices are formed
 
@@ -67,7 +67,7 @@ def actuation(
     units = np.where(constraints.subchain.structure.axes >= FORCE, size, 1.0)
     rows = here.whole.toarray() * (units / here.columns)  # constraints by speeds, in these units
     force, idle = needed * units, np.zeros(nu, bool) if acting is None else ~acting
-    multipliers, least = np.zeros(len(rows)), INDEPENDENT * float(np.linalg.norm(rows, 2))
+    multipliers, least = np.zeros(len(rows)), INDEPENDENT * max(1.0, float(np.linalg.norm(rows, 2)))
     free = np.eye(len(rows))  # combinations of loads that are left
     if idle.any():
         passive = rows[:, idle].T
@@ -81,7 +81,7 @@ def actuation(
                 f"the joints that are actuated can't make this motion: that of body '{name}' lacks a force of "
                 f"{lacking:.4g} (N m or N); name more joints"
             )
-        free = scipy.linalg.null_space(passive, rcond=INDEPENDENT)
+        free = null_space(passive)
     given = rows[:, ~idle].T @ free
     shared = bool(given.size) and float(np.linalg.norm(given, 2)) > least
     if shared:
@@ -94,6 +94,18 @@ def actuation(
     return Actuation(tau, loads, not shared)
 
 
+def null_space(matrix: Floats) -> Floats:
+    """An orthonormal basis of the displacements [columns, any] that rows scaled to about one say nothing of.
+
+    Rows that are all rounding hold nothing: a joint that is doubled by a coaxial one has no others.
+    """
+    largest = float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
+    if largest <= INDEPENDENT:
+        return np.eye(matrix.shape[1])
+    found: Floats = scipy.linalg.null_space(matrix, rcond=INDEPENDENT * max(1.0, 1.0 / largest))
+    return found
+
+
 def _least(matrix: Floats, right: Floats, least: float) -> Floats:
     """The solution of least squares and norm, without singular values up to the least that counts."""
     largest = float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
@@ -104,7 +116,7 @@ def _least(matrix: Floats, right: Floats, least: float) -> Floats:
 
 
 DENSE = 1000  # constraints of loops that hang together, up to which their Jacobian is decomposed
-DEPENDENT = 1e-9  # singular values, of the largest, of combinations of constraints that say nothing new
+DEPENDENT = 1e-9  # singular values, of the largest and of one, of combinations of constraints that say nothing new
 ITERATED = 1e-14  # beyond
 ROUNDS = 20  # times as many iterations as there are constraints, at the most
 
@@ -138,7 +150,7 @@ def _projected(jacobian: csr_array, loads: Floats) -> Floats:
         most = ROUNDS * len(loads)
         return np.asarray(jacobian @ lsmr(jacobian, loads, atol=ITERATED, btol=ITERATED, conlim=0, maxiter=most)[0])
     left, values, _ = np.linalg.svd(jacobian.toarray(), full_matrices=False)
-    basis = left[:, values > DEPENDENT * values.max(initial=0.0)]
+    basis = left[:, values > DEPENDENT * values.max(initial=1.0)]
     return np.asarray(basis @ (basis.T @ loads))
 
 

@@ -5,9 +5,11 @@ from contextlib import closing
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.spatial.transform import Rotation
 
 from cases import parts
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Joint, System
 from oracles.dense import Array, dense_accelerations
 from oracles.loops import closed, opened
@@ -45,6 +47,39 @@ def test_joints_that_are_doubled(comm: MPI.Comm, kind: str, coupling: str) -> No
         state = doubled_joints(n, n, MOVING if kind == "all" else [kind], chain)
         if n >= comm.size and state[0].nu:
             agree(comm, coupling, state, dense_accelerations(opened(state[0]), *state[1:]))
+
+
+@pytest.mark.parametrize("kind", [*MOVING, "all"])
+def test_forces_of_joints_that_are_doubled(comm: MPI.Comm, kind: str) -> None:
+    """Inverse dynamics gives them the forces that they have without: rows of loops that are all rounding carry none."""
+    system, q, u, tau = doubled_joints(4, 4, MOVING if kind == "all" else [kind], True)
+    udot = dense_accelerations(opened(system), q, u, tau)
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine = dynamics.gather_u.part
+        found = dynamics.loads.actuation(q[dynamics.gather_q.part], u[mine], udot[mine])
+    assert_close(
+        "forces", found.tau, tau[mine], "iterated", scale=float(np.abs(tau).max() + np.abs(udot).max()), comm=comm
+    )
+    assert found.unique
+
+
+def test_modes_of_a_joint_that_is_doubled() -> None:
+    """A pendulum on two hinges, in a frame that rounds their axes, swings at sqrt(m g d / I)."""
+    axis = np.array([0.3, -0.5, 0.2]) / np.linalg.norm([0.3, -0.5, 0.2])
+    turned, _ = Rotation.align_vectors([[1.0, 0.0, 0.0]], [axis])
+    rotation = turned.as_quat(scalar_first=True).tolist()
+    down = turned.inv().apply([0.0, 0.0, -1.0])
+    system, joint = System(gravity=(0.0, 0.0, -9.81)), Joint(type="revolute", axis=axis.tolist(), rotation=rotation)
+    system.add(
+        name="bob", mass=2.0, center_of_mass=(0.7 * down).tolist(), inertia=(0.1, 0.1, 0.1, 0, 0, 0), joint=joint
+    )
+    given = {"axis": axis.tolist(), "bodies": ("world", "bob"), "rotations": (rotation, (1, 0, 0, 0))}
+    system.add_loop(name="again", type="revolute", positions=((0, 0, 0), (0, 0, 0)), **given)
+    with closing(Dynamics(system)) as dynamics:
+        found = modes(dynamics, np.zeros(1), 1)
+    assert_close(
+        "frequency", found.frequencies, [np.sqrt(2.0 * 9.81 * 0.7 / (0.1 + 2.0 * 0.49)) / (2 * np.pi)], "iterated"
+    )
 
 
 @pytest.mark.cases(6)

@@ -114,7 +114,7 @@ def test_least_norm() -> None:
         shared = dynamics.loads.actuation(q, u, asked)
         assert not shared.unique and np.linalg.norm(shared.tau) < 4.0
         rows = dynamics.loop_jacobian(q).toarray()
-        assert_close("of least norm", rows @ shared, np.zeros(len(rows)), "loops", scale=4.0)
+        assert_close("of least norm", rows @ shared.tau, np.zeros(len(rows)), "loops", scale=4.0)
         with pytest.raises(InputError, match="open loop 'pin', by"):
             dynamics.inverse_dynamics(q, u, asked + np.array([0.0, 0.0, 1.0]))
         with pytest.raises(InputError, match="actuated must be a list of names"):

@@ -23,6 +23,7 @@ from mpimbs.base.arguments import check_kinds
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import FORCE
 from mpimbs.closure.jacobian import LoopJacobian
+from mpimbs.closure.redundant_loads import null_space
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.stiffness import Stiffness
@@ -33,7 +34,6 @@ Floats = npt.NDArray[np.float64]
 
 DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will do
 MOST = 4000  # speeds, beyond which they never are
-INDEPENDENT = 1e-10  # of the largest, singular values of constraints that hold something
 SYMMETRIC = 1e-9  # of the largest entry of K, what differs by rounding from that across the diagonal
 PAIRED = 1e-6  # of the largest square, what rounding makes complex of two that are equal
 ROUNDED = 1.5e-14  # of the largest number of K, times their number, that sums of rounded terms may leave
@@ -243,7 +243,7 @@ class _Displacements:
             if not system.loops:
                 return np.diag(self._units)[:, self.moving]
             here = LoopJacobian(system).at(whole)
-            free = scipy.linalg.null_space(here.matrix.toarray()[:, self.moving], rcond=INDEPENDENT)
+            free = null_space(here.matrix.toarray()[:, self.moving])
             if not free.shape[1]:
                 raise InputError(f"system '{system.name}' has no modes: its loops leave nothing to move")
             found = np.zeros((self.nu, free.shape[1]))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -52,7 +53,7 @@ from mpimbs.base.errors import InputError
 
 MOST_OF_IT = 0.7  # of the time that a job takes that is left alone: faults come within this
 SAMPLES = 1400  # of those that write much: room is claimed for 1024 at a time, or fewer where they are large
-ENDING = 0.3  # s in which a job that has taken its last step closes its files, beside other work
+ENDING = 0.3  # s in which a job that has taken its last step closes its files; more where more waits for the processor
 ATTEMPTS = 10  # chains whose fault comes too late, one after the other
 
 
@@ -202,7 +203,9 @@ class Chain:
         if (self._place / "moved").exists():
             (self._place / "moved").rename(self._place / OUTPUT.parent)
         # A job that ends well whatever it meets has taken its last step before, where it ends so soon and says nothing.
-        silent = time.monotonic() - met < ENDING and not re.search(fault.message, job.text())
+        silent = time.monotonic() - met < ENDING * max(1.0, os.getloadavg()[0]) and not re.search(
+            fault.message, job.text()
+        )
         if complete(self._place) and (0 not in fault.codes or code != 0 or silent):
             self.counts["too late"] += injected
         elif injected:

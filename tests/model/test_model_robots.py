@@ -353,6 +353,27 @@ def test_what_gears_take_over(zoo: Path, arm: Path) -> None:
     still = read_robot(arm)
     assert "left out: motion, for it mimics another with multiplier 0, of joint: grip" in still.left_out
     assert still.nu == read_robot_text(arm, URDF).nu - 1
+    assert tuple(still.body(still.index_of("finger")).joint.position) == pytest.approx((0.0, 0.2, 0.0), abs=1e-15)
+
+
+@alone
+def test_gears_count_from_references(tmp_path: Path) -> None:
+    """MuJoCo's y - y0 = c0 + c1 (x - x0), with the references of both joints."""
+    text = ARMS.replace('"joint2"/>', '"joint2" ref="0.3"/>', 1).replace('"jb"/>', '"jb" ref="0.2"/>', 1)
+    system = read_text(tmp_path, '<compiler angle="radian"/>' + text.replace("0 2 0 0 0", "0.5 2 0 0 0"))
+    (gear,) = system.loops
+    assert isinstance(gear, Gear) and gear.offset == pytest.approx(0.3 + 0.5 - 2.0 * 0.2, abs=1e-15)
+
+
+@alone
+def test_parts_that_are_no_body_by_themselves_add_up(arm: Path) -> None:
+    """Of inertia beyond the triangle inequality, fixed to another at a distance: as in Pinocchio."""
+    arm.write_text(
+        URDF.replace('name="wave" type="continuous"', 'name="wave" type="fixed"').replace(
+            'ixx="0" iyy="0" izz="0"', 'ixx="0.001" iyy="0.001" izz="0.004"'
+        )
+    )
+    assert driver("imported_robots").pinocchio_difference(arm, False, 0).difference < TOLERANCE["imported"][0]
 
 
 @alone

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
+def at_time(t: float) -> str:
+    """Say at which time (s) something failed, for a message; nothing of what is asked for at no time."""
+    return f" at t = {t:g} s" if np.isfinite(t) else ""
+
+
 class Iterative(Protocol):
     """What a coupling has beyond others whose solutions go on from those before: constraint loads at separated joints.
 

@@ -133,6 +133,17 @@ def test_moments_are_found_with_fixed_steps(name: str) -> None:
         assert abs(found_late(when, MPI.COMM_SELF, {"dt": 0.05, "integrator": name})) <= 1e-10
 
 
+def test_two_events_in_one_step(comm: MPI.Comm) -> None:
+    """Functions that pass zero one soon after the other: each event has its own moment."""
+    system, first, second = floating(4), 0.21, 0.2103
+    system.add_event(when=lambda t, motion: t - second, cut="b2")
+    system.add_event(when=lambda t, motion: t - first, cut="b3")
+    result = simulate(system, 0.5, comm, every=0.25, integrator="rk4", dt=0.125)
+    found = [(event["cut"], event["time"]) for event in result.events]
+    parallel_assert([cut for cut, _ in found] == [["b3"], ["b2"]], str(found), comm)
+    parallel_assert(max(abs(found[0][1] - first), abs(found[1][1] - second)) <= 1e-10, str(found), comm)
+
+
 def test_events_go_to_and_fro(comm: MPI.Comm) -> None:
     """A hand that holds a swinging body while its angle is positive; twice there and back."""
     system = System("pendulum", gravity=(0, 0, 0))

@@ -26,7 +26,7 @@ from mpimbs.coupling.augmented.augmented_equations import (
 from mpimbs.coupling.augmented.condensed_ranks import CondensedRanks
 from mpimbs.coupling.augmented.extrapolation import Extrapolation
 from mpimbs.coupling.augmented.lagrangian import Lagrangian
-from mpimbs.coupling.base import Iterative
+from mpimbs.coupling.base import Iterative, at_time
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros
 from mpimbs.loops.loop_joints import MINUS_S
 from mpimbs.loops.loop_table import load_subspace
@@ -253,12 +253,12 @@ class AugmentedLagrangian:
             return
         if not np.isfinite(left):
             raise SimulationError(
-                f"the equations of body '{worst}' have no solution at t = {t:g} s: a penalty of "
+                f"the equations of body '{worst}' have no solution{at_time(t)}: a penalty of "
                 f"{self._settings.penalty:g} leaves nothing of its inertia; choose a smaller `lagrangian.penalty`, or "
                 "`coupling='dcae'`"
             )
         raise SimulationError(
-            f"the accelerations do not converge at t = {t:g} s: iteration {len(self.changes)} changed that of body "
+            f"the accelerations do not converge{at_time(t)}: iteration {len(self.changes)} changed that of body "
             f"'{worst}' by {left:.1e} of the largest; allow more `lagrangian.iterations`, change `lagrangian.penalty` "
             "(more for slow progress, as close to singular positions, less for rounding) or "
             "`lagrangian.accepted`, or choose `coupling='dcae'`"

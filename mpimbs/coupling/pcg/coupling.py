@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
-from mpimbs.coupling.base import Iterative
+from mpimbs.coupling.base import Iterative, at_time
 from mpimbs.coupling.pcg.constraint_equations import boundary_values, form
 from mpimbs.coupling.pcg.estimates import ORDERS, Hold
 from mpimbs.coupling.pcg.load_equations import LoadEquations
@@ -351,7 +351,7 @@ class ConstraintLoads:
                 "choose `coupling='dcae'`, which leaves out what others make"
             )
         raise SimulationError(
-            f"the constraint loads do not converge at t = {t:g} s: {self.iterations} iterations of {self.unknowns} "
+            f"the constraint loads do not converge{at_time(t)}: {self.iterations} iterations of {self.unknowns} "
             f"unknowns{met}; condition about {condition:.1e}; {left:.1e} of the equations is left; {remedy}"
         )
 

@@ -33,11 +33,13 @@ def found(system: System, q: Array, u: Array, tau: Array, lanes: int) -> dict[st
     with closing(Dynamics(system, lanes=lanes)) as dynamics:
         loops = dynamics.loops
         assert loops is not None
+        joints, carried = dynamics.loads.joints_and_loops(q, u, tau)
+        assert carried is not None
         moved = dynamics.subchain.displaced(q, 1e-4 * np.sin(np.arange(system.nu)))
         return {
             "accelerations": dynamics.accelerations(q, u, tau),
-            "joint loads": dynamics.joint_loads(q, u, tau),
-            "loads": loops.loads,
+            "joint loads": joints,
+            "loads": carried,
             "violations": loops.violations(moved, u),
             "speeds": loops.close_speeds(q, u + np.cos(np.arange(system.nu))),
             "places": loops.close_places(moved),

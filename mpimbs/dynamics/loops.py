@@ -43,7 +43,8 @@ SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
 DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
-REFINEMENTS = 4  # at the most, of one evaluation
+REFINEMENTS = 20  # at the most, of one evaluation: each may gain no more than a digit
+GAINED = 0.5  # of the change before, beyond which a further one gains nothing
 
 
 class CarriedLoads(NamedTuple):
@@ -252,7 +253,7 @@ class ClosedLoops:
         linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
         others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
-        comm, boundary = divided.comm, divided.boundary_motion(q, u)
+        comm, boundary, last = divided.comm, divided.boundary_motion(q, u), np.inf
         for _ in range(REFINEMENTS):
             steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
             bodies = subchain.of_bodies(steps)
@@ -265,6 +266,8 @@ class ClosedLoops:
             sizes = np.array([np.abs(change).max(initial=0.0), np.abs(udot).max(initial=0.0)])
             comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
             much = bool(sizes[0] > DOUBTFUL * max(sizes[1], float(np.linalg.norm(divided.root))))
+            much = much and bool(sizes[0] <= GAINED * last)
+            last = sizes[0]
             for array, before in zip(linear, found, strict=True):
                 array[:] = before + array / LARGE if much else before
             for array, before in zip(others, kept, strict=True):

@@ -165,6 +165,9 @@ class _Choice:
             return False
         if not (self._patterns[within] == self._patterns[within[0]]).all():
             return False
+        sizes = self._made.sizes[within]  # of the last subtree, too: more may hang on that
+        if not (sizes == sizes[0]).all():
+            return False
         above = self._parent[within]
         own = above >= within[:, :1]
         back = np.where(own, within - above, above)

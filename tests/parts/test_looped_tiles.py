@@ -11,6 +11,7 @@ from mpimbs.model import System, system_from
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.lane_subtrees import Swept
 from oracles.dense import Array
+from oracles.loops import closed
 from oracles.random_loops import repeated_mechanism
 from tolerances import assert_close
 
@@ -57,6 +58,20 @@ def test_lanes_find_what_doubles_do(name: str) -> None:
     for quantity, expected in doubles.items():
         scale = max(1.0, float(np.abs(expected).max()))
         assert_close(quantity, here[quantity], expected, "redundant", scale=scale)
+
+
+def test_more_may_hang_on_the_last() -> None:
+    """A tool on the last of equal mechanisms is swept with it: by the dense oracle."""
+    system, q, u, tau = repeated_mechanism(5, 4, 1, 16)
+    joint = {"type": "revolute", "axis": (0, 0, 1), "position": (0.1, 0.2, 0.3)}
+    inertia = (1.0, 1.2, 1.5, 0.0, 0.0, 0.0)
+    system.add(name="tool", mass=2.0, center_of_mass=(0.3, 0.1, 0.0), inertia=inertia, joint=joint)
+    q, u, tau = (np.append(part, value) for part, value in ((q, 0.4), (u, -0.7), (tau, 0.2)))
+    assert swept(system, lanes=8).trunk > 1
+    with closing(Dynamics(system, lanes=8)) as dynamics:
+        found = dynamics.accelerations(q, u, tau)
+    expected = closed(system, q, u, tau).udot
+    assert_close("accelerations", found, expected, "loops", scale=max(1.0, float(np.abs(expected).max())))
 
 
 def test_ends_of_a_row_need_no_neighbours() -> None:

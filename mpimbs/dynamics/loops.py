@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, SimulationError, warn_caller
 from mpimbs.closure.geometry import LoopJoints, body_motions
-from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
+from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
@@ -42,6 +42,7 @@ ROUNDS = 60  # of Newton's method at the most
 SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
+LOST = 1e-9  # of the largest load, what cancels of the loads of redundant constraints without a warning
 DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
 REFINEMENTS = 20  # at the most, of one evaluation: each may gain no more than a digit
 GAINED = 0.5  # of the change before, beyond which a further one gains nothing
@@ -93,7 +94,7 @@ class ClosedLoops:
         self._names = [loop.name for loop in divided.system.loops]
         self.driven = any(loop.acts for _, loop in divided.system.loop_joints)
         self.evaluations, self.refining = 0, False
-        self.warned = False
+        self.warned = self._lost_digits = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
         direct, shared = isinstance(divided.coupling, ScheduledAssembly), len(divided.cuts) == divided.comm.size + 1
         self._refines = direct and shared
@@ -361,11 +362,26 @@ class ClosedLoops:
         from mpimbs.closure.redundant_loads import redistributed  # which solves with scipy
 
         told = on_root(divided.comm, lambda: None if whole is None else redistributed(self._constraints, whole, found))
+        most = divided.comm.allreduce(float(np.abs(joints).max(initial=0.0)), MPI.MAX)
         if told is not None:
+            self._warn_of_lost_digits(found, max(most, float(np.abs(told.loads).max(initial=0.0))))
             found, moved = told
         divided.comm.Bcast(found)
         divided.comm.Bcast(moved)
         return CarriedLoads(joints + moved[divided.bodies], found)
+
+    def _warn_of_lost_digits(self, carried: Floats, most: float) -> None:
+        """Warn once where loads [loops, 6] that were found cancel, but for what is no more than `most`; on rank 0."""
+        sizes = np.abs(carried).max(axis=1, initial=0.0)
+        largest = float(sizes.max(initial=0.0))
+        if largest * EPSILON > LOST * most and not self._lost_digits:
+            self._lost_digits = True
+            digits = max(0, int(np.log10(max(most, 1e-300) / (largest * EPSILON))))
+            warn_caller(
+                f"loads of joints and loops have some {digits} digits alone: constraints of loop "
+                f"'{self._names[int(np.argmax(sizes))]}' hardly differ from others, and were found to carry "
+                f"{largest:.1e}, where {most:.1e} is the most that bodies receive (N m, N)"
+            )
 
     def actuated(self, q: Floats, needed: Floats, carried: Floats, acting: Any = None) -> Actuation:
         """Give the forces that a motion needs beside what loops carry, and what they carry then; on rank 0.

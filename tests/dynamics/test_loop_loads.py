@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array
 from mpimbs.closure import redundant_loads
 from mpimbs.closure.redundant_loads import of_least_norm
 from mpimbs.dynamics import Dynamics
+from mpimbs.loops.loops import Loops
 from mpimbs.model import System, Wrench, system_from
 from oracles import dense
 from oracles.dense import Array
@@ -94,3 +96,22 @@ def test_many_constraints_are_projected_as_few(monkeypatch: pytest.MonkeyPatch) 
     assert_close("loads", of_least_norm(jacobian, loads), few, "redundant")
     dense_one = jacobian.toarray()
     assert_close("loads", dense_one @ np.linalg.pinv(dense_one) @ loads, few, "redundant")
+
+
+def test_digits_that_cancel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redundant constraints of a plane loop that carry 1e13 N m against one another leave few digits."""
+    found: Any = Loops.joint_loads
+
+    def joint_loads(self: Loops) -> Any:
+        loads = found(self)
+        loads[:, :2] += 1e13
+        return loads
+
+    with closing(Dynamics(system_from("four_bar:3"))) as dynamics:
+        state = np.array([1.0, -1.0] * 3 + [1.0]), np.zeros(7)
+        right = dynamics.loads.joints_and_loops(*state).loops
+        monkeypatch.setattr(Loops, "joint_loads", joint_loads)
+        with pytest.warns(UserWarning, match=r"have some \d digits alone: constraints of loop '\w+' hardly differ"):
+            lost = dynamics.loads.joints_and_loops(*state).loops
+    assert right is not None and lost is not None
+    assert_close("loads", lost, right, "iterated", scale=1e10)

@@ -171,7 +171,7 @@ class PetscIntegrator(Integrator):
         if left <= ROUNDING_OF_TIMES * began:  # an event came so near
             self._ts.setTime(target)
             self.requests = 0  # those of the step before were answered
-            stuck = self._settled() if self._follows else None
+            stuck = self._settled() if self._follows and began != target else None
             if stuck is not None:
                 raise SimulationError(f"t = {target:g} s: {stuck}")
             return True

@@ -122,6 +122,11 @@ class TurnStepper:
         segment, settings = self.copies.segments[k], self.copies.settings
         known = None if memory is None else _recalled(memory, k)
         q, u = self._q[k].copy(), self._u[k].copy()
+        if memory is not None:  # goes on counting; the first evaluation alone tries whether refinement changes it
+            dynamics = segment.dynamics
+            dynamics.evaluations, self._before[k, 2] = int(self._before[k, 2]), 0
+            if dynamics.loops is not None:
+                dynamics.loops.refining = memory.told[k].get("refining", False)
         try:
             if known is None:
                 q, u = segment.dynamics.followed(0.0, q, u)
@@ -220,6 +225,8 @@ class TurnStepper:
             for name, values in memory.vectors.items():
                 vectors[name][k] = values
             told[k]["steps"] = memory._replace(steps=0, rejected=0, vectors={})._asdict()
+            loops = self.copies.segments[k].dynamics.loops
+            told[k]["refining"] = loops is not None and loops.refining
         return told, vectors
 
     def close(self) -> None:

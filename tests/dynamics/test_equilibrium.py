@@ -14,6 +14,7 @@ from mpimbs.dynamics.statics.equilibrium import growth, settle
 from mpimbs.model import Joint, Loop, System, system_from
 from mpimbs.run.run import simulate
 from oracles.dense import Array
+from oracles.structured_systems import case_of
 from tolerances import assert_close
 
 TIP = {  # length 1 m, EI 1 N m^2, clamped, weight 5 N/m: tip x, y downward, its angle; for so many links
@@ -153,3 +154,11 @@ def test_slides_settle_alike_in_systems_of_any_size(size: float) -> None:
     with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
         found = settle(dynamics, np.array([0.3 * size]))
     assert_close("place", found.q / size, [right], "settled")
+
+
+def test_rounding_alone_does_not_push_on() -> None:
+    """Along what nothing holds, where constraints hardly differ, the search ends where rounding is left."""
+    case = case_of(957057011, most=40)
+    with closing(Dynamics(case.system)) as dynamics:
+        found = settle(dynamics, case.q)
+    assert found.steps < 1000 and found.acceleration < 1e-8

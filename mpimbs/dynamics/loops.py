@@ -45,7 +45,7 @@ NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whateve
 LOST = 1e-9  # of the largest load, what cancels of the loads of redundant constraints without a warning
 DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
 REFINEMENTS = 20  # at the most, of one evaluation: each may gain no more than a digit
-GAINED = 0.5  # of the change before, beyond which a further one gains nothing
+GAINED = 0.9  # of the change before, beyond which a further one gains nothing
 
 
 class CarriedLoads(NamedTuple):
@@ -374,7 +374,7 @@ class ClosedLoops:
         """Warn once where loads [loops, 6] that were found cancel, but for what is no more than `most`; on rank 0."""
         sizes = np.abs(carried).max(axis=1, initial=0.0)
         largest = float(sizes.max(initial=0.0))
-        if largest * EPSILON > LOST * most and not self._lost_digits:
+        if LOST * most < largest * EPSILON < np.inf and not self._lost_digits:
             self._lost_digits = True
             digits = max(0, int(np.log10(max(most, 1e-300) / (largest * EPSILON))))
             warn_caller(

@@ -5,6 +5,8 @@ the ensemble is stopped by a signal after some steps, and goes on from its check
 bits, on others as the one undisturbed.
 """
 
+import contextlib
+import functools
 import shutil
 import signal
 import tempfile
@@ -13,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
 from courses import Course
@@ -28,7 +30,7 @@ from mpimbs.run.result import EnsembleResult
 from mpimbs.stepping.copies_stepper import CopiesStepper
 from mpimbs.stepping.settings import OF_ENSEMBLES
 from oracles.structured_systems import Weighted
-from run.interruptions import differing
+from run.interruptions import differing, disturbed
 from tolerances import TOLERANCE, error
 
 SHORTENED = 1e3  # tolerances of adaptive steps by which copies may be off, whose steps others shorten
@@ -36,23 +38,12 @@ STEPS = 12  # before a signal, at the most
 
 
 @contextmanager
-def signalled(rank: int, steps: int) -> Iterator[None]:
-    """Send a signal to this process before the last of so many steps, where it is `rank` 0."""
-    taken: list[float] = []
-
-    def after(original: Any) -> Any:
-        def step_towards(self: Any, target: float, *given: Any) -> Any:
-            taken.append(target)
-            if len(taken) == steps and rank == 0:
-                signal.raise_signal(signal.SIGUSR2)
-            return original(self, target, *given)
-
-        return step_towards
-
-    with (
-        mock.patch.object(CopiesStepper, "step_towards", after(CopiesStepper.step_towards)),
-        mock.patch.object(TurnStepper, "step_towards", after(TurnStepper.step_towards)),
-    ):
+def signalled(comm: MPI.Comm, steps: int) -> Iterator[None]:
+    """Send a signal to the last rank before the last of so many steps, of copies side by side or in turn."""
+    with contextlib.ExitStack() as stack:
+        for stepper in (CopiesStepper, TurnStepper):
+            action = functools.partial(signal.raise_signal, signal.SIGUSR2)
+            stack.enter_context(disturbed(comm, pytest.MonkeyPatch(), steps, action, stepper))
         yield
 
 
@@ -73,7 +64,7 @@ def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Ve
             return verdict, {}
         lived["copies"], lived["ensembles"] = count, 1
         wrong = [*alone(course, settings, state, k, motion_of(comm, whole), amplified)]
-        wrong += disturbed(course, batch, settings, state, steps, ranks, folder, amplified, comm, lived)
+        wrong += stopped_and_continued(course, batch, settings, state, steps, ranks, folder, amplified, comm, lived)
         verdict.wrong = [f"{told} {text}" for part in comm.allgather(wrong) for text in part]
         verdict.judged += 1
     except SimulationError as error_:
@@ -107,14 +98,14 @@ def alone(
         yield f"copy {k} is off by {off:.2g} from its own simulation, and {share * amplified:.2g} is allowed"
 
 
-def disturbed(
+def stopped_and_continued(
     course: Course, batch: Batch, settings: dict[str, Any], state: tuple[Any, Any], steps: int, ranks: int,
     folder: Path, amplified: float, comm: MPI.Comm, lived: Counter[str],
 ) -> list[str]:  # fmt: skip
     """What is off of an ensemble that is stopped after some steps and goes on, on rank 0."""
     out = folder / "out.h5"
     try:
-        with signalled(comm.rank, steps):
+        with signalled(comm, steps):
             batch.simulate(output=out, state=state, signals=True, checkpoints=Checkpoints(steps=4), **settings)
     except InterruptionError:
         lived["restarts"] += 1

@@ -93,7 +93,7 @@ def judge_matrices(case: Case, found: Found, right: Dense) -> Iterator[Row]:
     yield "inertia matrix", s[:, None] * found["M"] * s, right.scaled, right.share
     product = s * (right.inertia @ v)
     yield "product with it", s * found["M v"], product, right.share * (abs(right.scaled) @ abs(v / s)).max(initial=0.0)
-    inverse = np.linalg.inv(right.scaled)
+    inverse = right.inverse / s / s[:, None]
     yield "its inverse", found["M^-1"] / s / s[:, None], inverse, right.share * abs(inverse).max(initial=0.0)
     for what in ("M^-1 v", "factored"):
         solved = inverse @ (s * v)

@@ -197,7 +197,7 @@ def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            joints, loops = dynamics.loads.joints_and_loops(q, u, tau, TIME)
+            joints, _, loops = dynamics.loads.joints_and_loops(q, u, tau, TIME)
         found["loads"], found["loop loads"] = kept(bodies(joints)), np.zeros((0, 6)) if loops is None else loops
         if any("digits alone" in str(warning.message) for warning in caught):  # which says so
             found["loads"] = None

@@ -29,8 +29,8 @@ def plot(
 ) -> None:
     """Draw QUANTITIES of a run's output FILE over time, or without any the useful pictures and a page with all of them.
 
-    QUANTITIES are q, u, pose, load, tension, moment, energy and violation; q:hip,knee is of two bodies, violation:pin
-    of a loop. Of an ensemble they are needed.
+    QUANTITIES are q, u, pose, load, power, tension, moment, energy, work, violation and others that were kept;
+    q:hip,knee is of two bodies, violation:pin of a loop. Of an ensemble they are needed.
     """
 
     def work() -> None:

@@ -105,7 +105,7 @@ class JointLoads:
         given = q, u, forces, self._divided.evaluation.turns
         if self._loops is not None:
             return self._loops.joint_loads(*given)
-        return CarriedLoads(self._divided.subchains.joint_loads(*given), None)
+        return CarriedLoads(*self._divided.subchains.joint_loads(*given), None)
 
     def _find_loads(self, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
@@ -138,7 +138,7 @@ class JointLoads:
         if isinstance(part, Intervals) and self._loops is not None:
             forces, wrenches = part.geared(forces), part.loop_wrenches()
         given = q, u, forces, self._divided.evaluation.turns
-        return motions.forces(q, u, part.forces_through_joints(*given, wrenches))
+        return motions.forces(q, u, part.joint_loads(*given, wrenches)[1])
 
     def residual(
         self,

@@ -55,6 +55,9 @@ class CarriedLoads(NamedTuple):
     ----------
     joints : array [n, 6]
         On this rank's bodies through their inboard joints; see `JointLoads.joint_loads`.
+    forces : array [nu]
+        Along the motion subspaces of these joints, S^T load (N m, N): what drives them, and nothing of what they
+        constrain.
     loops : array [loops, 6] or None
         The same on all ranks: moment (N m) about and force (N) at the joint frame's origin on the second body, on that
         body and in its frame; the first receives the opposite. Of least norm, where constraints are redundant and other
@@ -62,6 +65,7 @@ class CarriedLoads(NamedTuple):
     """
 
     joints: Floats
+    forces: Floats
     loops: Floats | None
 
 
@@ -352,7 +356,7 @@ class ClosedLoops:
         After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
         """
         part, divided = self._part, self._divided
-        joints = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
+        joints, forces = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
@@ -368,7 +372,7 @@ class ClosedLoops:
             found, moved = told
         divided.comm.Bcast(found)
         divided.comm.Bcast(moved)
-        return CarriedLoads(joints + moved[divided.bodies], found)
+        return CarriedLoads(joints + moved[divided.bodies], forces, found)
 
     def _warn_of_lost_digits(self, carried: Floats, most: float) -> None:
         """Warn once where loads [loops, 6] that were found cancel, but for what is no more than `most`; on rank 0."""

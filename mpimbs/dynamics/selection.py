@@ -8,18 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.quantities import (
+    CALLED,
+    DECLARED,
+    OF_JOINTS,
+    PER_BODY,
+    PER_LOOP,
+    SEPARATED,
+    SYSTEM,
+    Q,
+    Quantity,
+    U,
+)
 from mpimbs.model import System
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 
 Integers = npt.NDArray[np.int64]
-OF_JOINTS = ("q", "u")
-SAMPLED_QUANTITIES = (*OF_JOINTS, "poses", "loads")  # as the output file calls them
-MEANT = {"q": "q", "u": "u", "pose": "poses", "load": "loads"}  # by what users call them
+CHOSEN = tuple(quantity for quantity in DECLARED if quantity.chosen)
 
 
 class Selection(NamedTuple):
-    """Which quantities samples have, and of which bodies.
+    """Which of the quantities that users choose samples have, and of which bodies.
 
     Attributes
     ----------
@@ -41,18 +51,19 @@ class Selection(NamedTuple):
         found: dict[str, set[int] | None] = {}
         for item in ("q,u" if text is None else text).split(","):
             kind, _, body = item.strip().partition(":")
-            name = kind if kind in SAMPLED_QUANTITIES else MEANT.get(kind)
-            if name is None:
+            quantity = CALLED.get(kind)
+            if quantity is None or not quantity.chosen:
+                names = [each.asked_for for each in CHOSEN]
                 raise InputError(
-                    f"`sample`: {item.strip()!r} is nothing that samples have; give some of q, u, pose, load, or of "
-                    "one body q:NAME, u:NAME, pose:NAME, load:NAME, with commas between them"
+                    f"`sample`: {item.strip()!r} is nothing that samples have; give some of {', '.join(names)}, or of "
+                    f"one body {', '.join(f'{name}:NAME' for name in names)}, with commas between them"
                 )
             if not body:
-                found[name] = None
-            elif (others := found.setdefault(name, set())) is not None:
+                found[quantity.name] = None
+            elif (others := found.setdefault(quantity.name, set())) is not None:
                 others.add(system.index_of(body))
         found |= {name: None for name, wanted in (("poses", poses), ("loads", loads)) if wanted}
-        ordered = ((name, found[name]) for name in SAMPLED_QUANTITIES if name in found)
+        ordered = ((each.name, found[each.name]) for each in CHOSEN if each.name in found)
         return cls({name: None if of is None else np.array(sorted(of), np.int64) for name, of in ordered})
 
     @property
@@ -60,15 +71,67 @@ class Selection(NamedTuple):
         """The bodies of each quantity that samples have of some bodies only."""
         return {name: bodies for name, bodies in self.bodies.items() if bodies is not None}
 
-    def rows(self, name: str, system: System) -> Integers | None:
+    def rows(self, quantity: Quantity, system: System) -> Integers | None:
         """Which rows of a quantity there are: numbers of q or u, or bodies; None stands for all."""
-        bodies = self.bodies[name]
-        if bodies is None or name not in OF_JOINTS:
+        bodies = self.bodies.get(quantity.name)
+        if bodies is None or quantity.of not in OF_JOINTS:
             return bodies
-        return numbers_of(system.offsets()[OF_JOINTS.index(name)], bodies)[0]
+        return numbers_of(system.offsets()[OF_JOINTS.index(quantity.of)], bodies)[0]
 
-    def number(self, name: str, system: System) -> int:
-        """How many rows these are."""
-        rows = self.rows(name, system)
-        every = {"q": system.nq, "u": system.nu}
-        return every.get(name, system.n_bodies) if rows is None else len(rows)
+
+class SampleTable:
+    """The quantities that samples of a structure have, as columns of a table with a row for each sample.
+
+    Parameters
+    ----------
+    system : System
+        Of copies the first.
+    selection : Selection
+    facts : sequence of str
+        What there is beside, of that which quantities may need: "witness", "iterative".
+    unknowns : int
+        Constraint loads of all ranks.
+    copies : int, optional
+        Of an ensemble: how many.
+
+    Attributes
+    ----------
+    quantities : list of Quantity
+    shapes : dict
+        By name the shape of a row.
+    rows : dict
+        By name which numbers of q or u, or bodies, it is of; None stands for all.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        selection: Selection,
+        facts: tuple[str, ...] = (),
+        unknowns: int = 0,
+        copies: int | None = None,
+    ) -> None:
+        self.selection = selection
+        there = {*facts, *selection.bodies} | ({"loops"} if system.loops else set())
+        self.quantities = [each for each in DECLARED if each.take is not None and _kept(each, there, copies is None)]
+        self.rows = {each.name: selection.rows(each, system) for each in self.quantities}
+        counts = {
+            Q: system.nq,
+            U: system.nu,
+            PER_BODY: system.n_bodies,
+            PER_LOOP: len(system.loops),
+            SEPARATED: unknowns,
+        }
+        self.shapes = {}
+        for each in self.quantities:
+            rows = self.rows[each.name]
+            own = () if each.of == SYSTEM else (counts[each.of] if rows is None else len(rows),)
+            of_copies = () if copies is None or each.of_copies is None else (copies,)
+            self.shapes[each.name] = (*of_copies, *own, *each.row)
+
+
+def _kept(quantity: Quantity, there: set[str], one: bool) -> bool:
+    """Whether samples of one system, or of copies, have a quantity, of what there is."""
+    if not one and quantity.of_copies is None and quantity.name not in ("time", "step_size"):
+        return False
+    return quantity.name in there if quantity.chosen else there.issuperset(quantity.needs)

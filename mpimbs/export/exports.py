@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.quantities import DECLARED, SYSTEM
 from mpimbs.export.vtkhdf import write_shapes, write_vtkhdf
 from mpimbs.files.motion import Motion
 from mpimbs.model.text.table import suggest
@@ -77,8 +78,6 @@ def _move(instancer: Any, batch: Instances, codes: Any, poses: Any) -> None:
 
 COPY = "copy"  # the first column, of an ensemble
 COLUMNS = ("time", "quantity", "kind", "name", "unit", "value")
-_ARRAYS = ("q", "u", "poses", "loads", "loop_violation", "loop_loads")
-_TABLES = {"q": "q", "u": "u", "load": "loads", "pose": "poses", "energy": "energy"}  # and violation: by what they need
 
 
 class Format(NamedTuple):
@@ -122,8 +121,10 @@ def format_of(path: Path, texts: Sequence[str] = ()) -> Format:
 def _chosen(motion: Motion, texts: Sequence[str]) -> Iterator[tuple[str, Histories]]:
     """Quantities with what each is of: those that texts name, or all that was kept."""
     if not texts:
-        texts = [what for what, name in _TABLES.items() if name == "energy" or len(motion.kept(name))]
-        texts += ["violation"] * any(part.system.loops for part in motion.segments)
+        kept = [each for each in DECLARED if each.kinds and each.derived is None]
+        texts = [
+            each.asked_for for each in kept if (len(motion.kept(each.name)) if each.chosen else motion.holds(each.name))
+        ]
     for text in texts:
         yield from ((text.partition(":")[0], history) for history in quantities(motion, text))
 
@@ -184,7 +185,10 @@ def _write_parquet(motion: Motion, path: Path, texts: Sequence[str]) -> None:
 def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
     system, parts = motion.system, motion.segments
     names = [system.name_of(k) for k in range(system.n_bodies)]
-    arrays: dict[str, Any] = {"time": motion.t, "energy": motion.energy, "body": names}
+    arrays: dict[str, Any] = {"body": names}
+    for each in DECLARED:
+        if each.of == SYSTEM and (values := motion.array(each.name)) is not None:
+            arrays[each.name] = values
     if motion.names:
         arrays |= {f"parameter {name}": values for name, values in motion.parameters.items()}
         arrays["name"] = list(motion.names)
@@ -193,10 +197,10 @@ def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
         q_offset, u_offset = part.system.offsets()
         arrays |= {f"q_offset{behind}": q_offset, f"u_offset{behind}": u_offset}
         arrays[f"loop{behind}"] = [loop.name for loop in part.system.loops]
-        arrays |= {f"kept_{name}{behind}": part.kept(name) for name in _ARRAYS[:4]}  # numbers of bodies
-        arrays |= {
-            f"{name}{behind}": values for name in _ARRAYS if (values := getattr(part, name)) is not None and len(values)
-        }
+        arrays |= {f"kept_{each.name}{behind}": part.kept(each.name) for each in DECLARED if each.chosen}  # of bodies
+        for each in DECLARED:
+            if each.of != SYSTEM and (values := part.array(each.name)) is not None and len(values):
+                arrays[f"{each.name}{behind}"] = values
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
 

@@ -4,7 +4,7 @@ for."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.quantities import CALLED, OF_JOINTS, OF_STRUCTURE, QUANTITIES
 from mpimbs.dynamics.resources import free_memory, gigabytes
-from mpimbs.dynamics.selection import OF_JOINTS, Selection
+from mpimbs.dynamics.selection import Selection
 from mpimbs.files.output_layout import SAMPLED, SEGMENTS
 from mpimbs.files.reading import open_run
-from mpimbs.files.rods import RodHistory, rod_history, tension
+from mpimbs.files.rods import RodHistory, rod_history
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.model.text.table import suggest
@@ -28,7 +29,7 @@ from mpimbs.parts.kinematics import kinematics, pose_numbers
 from mpimbs.parts.subchain import Subchain
 
 if TYPE_CHECKING:
-    from mpimbs.files.samples import Sample
+    from mpimbs.files.samples import Samples
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -36,7 +37,6 @@ Place = tuple[Any, ...]  # in an array: samples, a slice or numbers, then bodies
 Read = Callable[[str, Place | None], Floats | None]
 ALL = slice(None)
 _NO_ROWS = (slice(0, 0),)
-_OF_STRUCTURE = (*OF_JOINTS, "loop_violation", "loop_loads")  # whose columns are others after a change of structure
 
 
 class BodyHistory(NamedTuple):
@@ -52,6 +52,10 @@ class BodyHistory(NamedTuple):
 class Sampled:
     """What samples have, as arrays in the model's order, each read when it is first asked for, then kept.
 
+    Each quantity (`mpimbs.dynamics.quantities`) is an attribute, by its name or what users call it: `t`, `q`, `u`,
+    `energy`, `work`, `poses`, `loads`, `power`, `tension`, `loop_violation`, ...; None where it was not kept, or the
+    motion is on another rank. Poses follow from q, tension and moment from loads.
+
     A row is a sample. Of an ensemble the next axis is that of the copies, NaN of one behind the time at which it
     failed. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each
     structure; all else has one row for each sample throughout.
@@ -60,7 +64,7 @@ class Sampled:
     """
 
     def array(self, name: str) -> Any:
-        """What samples have under a name of the output file; None if they don't, or the motion is on another rank."""
+        """What samples have of a quantity, by its name; None if they don't, or the motion is on another rank."""
         raise NotImplementedError
 
     @property
@@ -68,56 +72,15 @@ class Sampled:
         """The motion; InputError on other ranks than 0."""
         raise NotImplementedError
 
-    @property
-    def t(self) -> Any:
-        """Times of the samples [samples], s."""
-        return self.array("time")
+    def __getattr__(self, name: str) -> Any:
+        """The samples of a quantity [samples, ...], by its name or what users call it."""
+        if name not in CALLED:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return self.array(CALLED[name].name)
 
-    @property
-    def q(self) -> Any:
-        """Coordinates [samples, nq] of all bodies, or of those of `kept`; rad, m, quaternions w x y z."""
-        return self.array("q")
-
-    @property
-    def u(self) -> Any:
-        """Generalized speeds [samples, nu] likewise; rad/s, m/s."""
-        return self.array("u")
-
-    @property
-    def energy(self) -> Any:
-        """Kinetic and potential energy [samples, 2], J."""
-        return self.array("energy")
-
-    @property
-    def equation_residual(self) -> Any:
-        """What accelerations left of the equations of motion and of the loops at most so far [samples, 2], relative to
-        their terms; None with `no_witness`."""
-        return self.array("equation_residual")
-
-    @property
-    def poses(self) -> Any:
-        """Position (m) and quaternion w x y z of each body in the world [samples, bodies, 7]; from q if not kept."""
-        return self.array("poses")
-
-    @property
-    def loads(self) -> Any:
-        """Loads through the joints [samples, bodies, 6], as of `Dynamics.joint_loads`; None where not kept."""
-        return self.array("loads")
-
-    @property
-    def tension(self) -> Any:
-        """Pull along each body [samples, bodies], N, negative for a push; None where loads were not kept."""
-        return self.array("tension")
-
-    @property
-    def loop_violation(self) -> Any:
-        """How far loops are from closed [samples, loops, 2], in positions and velocities; None without loops."""
-        return self.array("loop_violation")
-
-    @property
-    def loop_loads(self) -> Any:
-        """Loads of the loops [samples, loops, 6], as of `ClosedLoops`; None where not kept."""
-        return self.array("loop_loads")
+    def __dir__(self) -> Iterable[str]:
+        """Quantities too."""
+        return sorted({*super().__dir__(), *CALLED})
 
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
@@ -147,6 +110,8 @@ class MotionSegment:
         Gives by quantity the bodies [n] of which samples have it, where these are not all.
     title : callable, optional
         Gives the name of what moved, of a copy by its number, where that takes less than the whole system.
+    copies : bool
+        Whether arrays have an axis of copies behind that of the samples: all of them are meant by places.
     """
 
     def __init__(
@@ -155,29 +120,31 @@ class MotionSegment:
         system: Callable[[int], System],
         partial: Callable[[], dict[str, Integers]],
         title: Callable[[int], str] | None = None,
+        copies: bool = False,
     ) -> None:
+        self._copies = copies
         self._read, self._system, self._partial = read, system, partial
         self._title = title or (lambda copy: system(copy).name)
         self._found: dict[str, Floats | None] = {}
 
     def arrays(self, copies: int) -> tuple[Any, ...]:
         """What was kept as arrays by name, the systems of so many copies without functions, and `partial`."""
-        from mpimbs.files.samples import Sample
-
-        kept = {name: self.read(name) for name in Sample._fields if name != "solution"}  # which is for one run's record
+        kept = {name: self.read(name) for name in QUANTITIES}
         systems = {id(system): system for k in range(copies) for system in (self._system(k),)}
         plain = {number: _without_functions(system) for number, system in systems.items()}
         order = [plain[id(self._system(k))] for k in range(copies)] if len(plain) > 1 else list(plain.values())
-        return {name: values for name, values in kept.items() if values is not None}, order, self.partial
+        return {name: values for name, values in kept.items() if values is not None}, order, self.partial, self._copies
 
     @classmethod
-    def of_arrays(cls, kept: dict[str, Floats], systems: list[System], bodies: dict[str, Integers]) -> MotionSegment:
+    def of_arrays(
+        cls, kept: dict[str, Floats], systems: list[System], bodies: dict[str, Integers], copies: bool
+    ) -> MotionSegment:
         """Make it of what `arrays` gave."""
 
         def read(name: str, at: Place | None) -> Floats | None:
             return kept[name][at or ALL] if name in kept else None
 
-        return cls(read, lambda k: systems[k % len(systems)], lambda: bodies)
+        return cls(read, lambda k: systems[k % len(systems)], lambda: bodies, copies=copies)
 
     @cached_property
     def system(self) -> System:
@@ -196,6 +163,8 @@ class MotionSegment:
 
     def read(self, name: str, at: Place | None = None) -> Floats | None:
         """What was kept under a name, all or at a place of the array."""
+        if at is not None and self._copies and QUANTITIES[name].of_copies is not None:
+            at = (at[0], ALL, *at[1:])
         if at is None and name not in self._found:
             self._found[name] = _read_only(self._read(name, None))
         if name in self._found:
@@ -205,15 +174,19 @@ class MotionSegment:
 
     def array(self, name: str, at: Place | None = None) -> Floats | None:
         """As `read`, or what follows from that: poses from q, tension from loads."""
-        if name == "tension":
-            loads, bodies = self.read("loads"), self.partial.get("loads", ALL)
-            return None if loads is None else tension(loads[..., 3:], self.system.columns().center_of_mass[bodies])
+        if (derived := QUANTITIES[name].derived) is not None:
+            base, derive = derived
+            values, centers = self.read(base, at), self.system.columns().center_of_mass[self.partial.get(base, ALL)]
+            return None if values is None else derive(values, centers if at is None or len(at) < 2 else centers[at[1]])
         if (found := self.read(name, at)) is not None or name != "poses" or "q" in self.partial:
             return found
-        if at is None or "_poses" in vars(self):
-            return self._poses if self._poses is None or at is None else self._poses[at]
-        found = self._poses_from(self.read("q", at[:1]))
-        return None if found is None else found[(ALL, *at[1:])]
+        if at is None or "_poses" in vars(self) or (isinstance(at[0], slice) and at[0] == ALL):
+            found, rows = self._poses, ALL if at is None else at[0]
+        else:
+            found, rows = self._poses_from(self.read("q", at[:1])), ALL
+        if found is None or at is None:
+            return found
+        return found[(rows, ALL, *at[1:]) if self._copies else (rows, *at[1:])]
 
     @cached_property
     def _poses(self) -> Floats | None:
@@ -234,24 +207,25 @@ class MotionSegment:
 
     def of_body(self, name: str, k: int) -> Floats | None:
         """What samples have of one quantity of body `k`; None if that was not kept."""
-        values, kept = self.array(name), self.partial.get(name)
+        kept = self.partial.get(name)
         place = k if kept is None else int(np.searchsorted(kept, k))
-        if values is None or (kept is not None and (place == len(kept) or kept[place] != k)):
+        if kept is not None and (place == len(kept) or kept[place] != k):
             return None
         if name not in OF_JOINTS:
-            return values[..., place, :]
+            return self.array(name, (ALL, place))
         offset = self.system.offsets()[OF_JOINTS.index(name)]
         begin = int(offset[k] if kept is None else np.diff(offset)[kept[:place]].sum())
-        return values[..., begin : begin + int(offset[k + 1] - offset[k])]
+        return self.array(name, (ALL, slice(begin, begin + int(offset[k + 1] - offset[k]))))
 
     def copy(self, k: int) -> MotionSegment:
         """That of a copy alone."""
 
         def read(name: str, at: Place | None) -> Floats | None:
-            if name == "time" or at is None:
+            shared = QUANTITIES[name].of_copies is None
+            if at is None:
                 found = self.read(name)
-                return found if found is None or found.ndim == 1 else found[:, k]  # of time, of all copies
-            return self.read(name, (at[0], k, *at[1:]))
+                return found if found is None or shared else found[:, k]
+            return self._read(name, at if shared else (at[0], k, *at[1:]))
 
         return MotionSegment(read, lambda _: self._system(k), lambda: self.partial, lambda _: self._title(k))
 
@@ -296,14 +270,20 @@ class Motion(Sampled):
 
     @classmethod
     def in_memory(
-        cls, samples: list[Sample], systems: list[Callable[[], System]], rows: list[int], selection: Selection
+        cls,
+        samples: Samples,
+        systems: Sequence[Callable[[int], System]],
+        rows: list[int],
+        selection: Selection,
+        names: Sequence[str] = (),
+        parameters: dict[str, Floats] | None = None,
     ) -> Motion:
-        """That of samples of a run: so many of each structure."""
-        ends, parts = np.cumsum(rows), []
-        for end, count, system in zip(ends.tolist(), rows, systems, strict=True):
-            read = partial(_of_samples, samples[end - count : end], samples[:1], system, selection)
-            parts.append(MotionSegment(read, lambda _, system=system: system(), lambda: selection.partial))  # type: ignore[misc]
-        return cls("in memory", parts)
+        """That of samples of a run, so many of each structure, or of the copies of an ensemble."""
+        parts = [
+            MotionSegment(partial(of_one.read, count), system, lambda: selection.partial, copies=bool(names))
+            for of_one, count, system in zip(samples.all, rows, systems, strict=True)
+        ]
+        return cls("in memory", parts, names, parameters)
 
     @classmethod
     def in_file(
@@ -318,7 +298,7 @@ class Motion(Sampled):
         file = RunFile(path, run)
         places = ["", *(f"{SEGMENTS}/{number}/" for number in range(1, structures))]
         parts = [
-            MotionSegment(partial(file.read, place), partial(file.system, place), file.partial, file.title)
+            MotionSegment(partial(file.read, place), partial(file.system, place), file.partial, file.title, bool(names))
             for place in places
         ]
         motion = cls(f"in {path}", parts, names, parameters)
@@ -355,13 +335,31 @@ class Motion(Sampled):
         """What samples have under a name of the output file, or `tension`; None if they don't."""
         if len(self._parts) == 1:
             return self._parts[0].array(name)
-        if name in _OF_STRUCTURE:
+        if QUANTITIES[name].of in OF_STRUCTURE:
             return tuple(part.array(name) for part in self._parts)
         if name not in self._joined:
             self._joined[name] = _throughout([part.array(name) for part in self._parts])
         return self._joined[name]
 
-    def some(self, name: str, samples: slice | Integers, *bodies: int | Integers) -> Any:
+    def __getitem__(self, name: str) -> Column:
+        """The samples of a quantity, by its name or what users call it: read where they are indexed, and no others.
+
+        Raises
+        ------
+        InputError
+            There is no such quantity, or samples have none.
+        """
+        if name not in CALLED:
+            raise InputError(f"unknown quantity {name!r}{suggest(name, CALLED)}")
+        found = CALLED[name]
+        base = found.derived[0] if found.derived else "q" if name in ("pose", "poses") else found.name
+        if not self.holds(found.name) and not self.holds(base):
+            raise InputError(f"the run {self.where} has kept no {base}; run it again with {base} among its samples")
+        if len(self._parts) > 1 and found.of in OF_STRUCTURE:
+            raise InputError(f"{name}: its columns change with the structure; see the `segments` of the motion")
+        return Column(self, found.name)
+
+    def some(self, name: str, samples: slice | Integers, *bodies: int | Integers | slice) -> Any:
         """What some samples, all or ascending numbers, and bodies have under a name, without the others being read.
 
         Of an array whose columns are the same for all structures.
@@ -369,7 +367,7 @@ class Motion(Sampled):
         begin, found = 0, []
         for part in self._parts:
             end = begin + len(np.asarray(part.read("time")))
-            own = samples if isinstance(samples, slice) else samples[(begin <= samples) & (samples < end)] - begin
+            own = samples if isinstance(samples, slice) else _of_segment(samples, begin, end)
             found.append(part.array(name, (own, *bodies)))
             begin = end
         return _throughout(found)
@@ -402,7 +400,7 @@ class Motion(Sampled):
         found = [part.of_body(name, k) for part in self._parts]
         if len(found) == 1:
             return found[0]
-        return tuple(found) if name in _OF_STRUCTURE else _throughout(found)
+        return tuple(found) if name in OF_JOINTS else _throughout(found)
 
     def copy(self, copy: int | str) -> Motion:
         """Give the motion of a copy, by number or name; InputError if there is none."""
@@ -437,6 +435,47 @@ class Motion(Sampled):
         return self.copy(copy)
 
 
+class Column:
+    """The samples of one quantity of a motion: what is indexed is read, no more.
+
+    Parameters
+    ----------
+    motion : Motion
+    name : str
+        Of the quantity.
+    """
+
+    def __init__(self, motion: Motion, name: str) -> None:
+        self._motion, self._name = motion, name
+
+    def __len__(self) -> int:
+        return len(self._motion.t)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All of them."""
+        return np.array(self._motion.array(self._name), dtype)
+
+    def __getitem__(self, at: Any) -> Any:
+        """Those of some samples: a number or slice; behind it others of columns, copies, bodies, as of an array."""
+        rows, *columns = at if isinstance(at, tuple) else (at,)
+        if isinstance(rows, int | np.integer):
+            return self[(slice(int(rows), int(rows) + 1 or None), *columns)][0]
+        if not isinstance(rows, slice) or (rows.step or 1) < 0:
+            return self._motion.array(self._name)[at]
+        samples = np.arange(len(self))[rows]
+        if self._motion.names:  # of all copies
+            return self._motion.some(self._name, samples)[(ALL, *columns)]
+        return self._motion.some(self._name, samples, *columns)
+
+
+def _of_segment(samples: Integers, begin: int, end: int) -> slice | Integers:
+    """Those of ascending numbers of samples that lie in a segment, by their numbers in it."""
+    own = samples[(begin <= samples) & (samples < end)] - begin
+    if len(own) and own[-1] - own[0] == len(own) - 1:  # which a file gives at once
+        return slice(int(own[0]), int(own[-1]) + 1)
+    return own
+
+
 def _of_arrays(where: str, parts: Sequence[tuple[Any, ...]], *more: Any) -> Motion:
     return Motion(where, [MotionSegment.of_arrays(*part) for part in parts], *more)
 
@@ -458,25 +497,6 @@ def _throughout(parts: list[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
     return None if any(part is None for part in parts) else _read_only(np.concatenate(parts))
-
-
-def _of_samples(
-    samples: list[Sample],
-    examples: list[Sample],
-    system: Callable[[], System],
-    selection: Selection,
-    name: str,
-    at: Place | None,
-) -> Floats | None:
-    rows, *rest = at or (ALL,)
-    chosen = samples[rows] if isinstance(rows, slice) else [samples[k] for k in rows]
-    if chosen:
-        values = [getattr(sample, name, None) for sample in chosen]
-        return None if any(value is None for value in values) else np.array(values)[(ALL, *rest)]
-    example = getattr(examples[0], name, None)  # of a segment between two samples
-    if example is None:
-        return None
-    return np.empty((0, selection.number(name, system())) if name in OF_JOINTS else (0, *np.shape(example)))
 
 
 class RunFile:

@@ -10,44 +10,18 @@ import h5py
 import numpy as np
 
 from mpimbs.base.sizes import tuned
-from mpimbs.dynamics.selection import Selection
+from mpimbs.dynamics.copies.members import Members
+from mpimbs.dynamics.quantities import QUANTITIES
+from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.constraint_record import SeparatedLoads
 from mpimbs.model import JOINT_TYPES, System, system_text
 from mpimbs.model.connections import Connections
 
 FORMAT, ENSEMBLE_FORMAT = "mpimbs 1", "mpimbs ensemble 1"
-LOADS = (
-    "load on each body by its parent through its inboard joint, reaction and what drives the joint together: moment "
-    "about the origin of the body frame, then force, in body frame components; the parent receives the opposite"
-)
-RESIDUAL = (
-    "largest so far in a sample that was checked: generalized force that accelerations leave over, relative to those "
-    "that act on that joint; acceleration that they leave along a constraint of a loop, relative to its terms"
-)
-LOOP_VIOLATION = "how far each loop is from closed: norm over what its joint holds, of positions and of velocities"
-NEWTONS = "N m, N m, N m, N, N, N"
-LOOP_LOADS = (
-    "load on the second body of each loop by its joint, reaction and what drives the joint together: moment about the "
-    "origin of the joint's frame there, then force, in the components of that body's frame; the first receives the "
-    "opposite; where constraints are redundant, of all that do the same the one of least norm"
-)
-PER_ITEM = {
-    "poses": 7,
-    "loads": 6,
-    "loop_violation": 2,
-    "loop_loads": 6,
-}  # numbers of a body or loop, where there are such datasets
-SELECTED = {  # units and meanings
-    "q": ("rad, m, or quaternion w x y z", "joint coordinates, in the model's order"),
-    "u": ("rad/s or m/s", "generalized speeds, in the model's order"),
-    "poses": ("m, quaternion w x y z", "position and orientation of each body"),
-    "loads": (NEWTONS, LOADS),
-}
 SAMPLED = "model/sampled"  # group of the bodies of what samples have of some alone
 # Of each number of a quantity, over all steps; the magnitudes are those of the joint loads, for each body.
 EXTREMES = ("smallest", "time of the smallest", "largest", "time of the largest")
 KINETIC, MAGNITUDES = "kinetic_energy", ("tension", "moment")
-UNIT_OF = {"q": "rad, m, or quaternion w x y z", "u": "rad/s or m/s", KINETIC: "J", "tension": "N", "moment": "N m"}
 # How a file is opened where ranks write: what is large begins on pages of its own. HDF5's own lock is left out: a
 # reader would hold it against the run's end, and some file systems have none; `base.lock` keeps other runs away.
 PAGED: dict[str, Any] = {
@@ -62,10 +36,10 @@ def lay_out(
     file: h5py.File,
     system: System,
     settings: dict[str, Any],
-    selection: Selection,
-    extremes: bool,
-    separated: SeparatedLoads | None,
-    witness: bool,
+    table: SampleTable,
+    extremes: bool = False,
+    separated: SeparatedLoads | None = None,
+    members: Members | None = None,
 ) -> None:
     """Write what an output file begins with: attributes, the model, and the datasets without rows.
 
@@ -74,22 +48,28 @@ def lay_out(
     file : File
         Empty.
     system : System
+        Of copies the first.
     settings : dict
         Everything that the run was asked for; kept as an attribute in JSON.
-    selection : Selection
+    table : SampleTable
         What samples have.
     extremes : bool
         Whether there are extremes of all steps.
     separated : SeparatedLoads or None
         Samples have the solution of the equations of these.
-    witness : bool
-        Whether samples are checked.
+    members : Members, optional
+        Of an ensemble, the copies.
     """
-    file.attrs.update(name=system.name, format=FORMAT, status="running")
-    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()), sizes=tuned().told())
+    kind = FORMAT if members is None else ENSEMBLE_FORMAT
+    file.attrs.update(name=system.name, format=kind, status="running", sizes=tuned().told())
+    file.attrs.update(settings=json.dumps(settings), versions=json.dumps(versions()))
     write_model(file, system)
-    write_selection(file, selection)
-    _lay_out_samples(file, system, selection, extremes, separated, witness, ROWS)
+    for name, bodies in table.selection.partial.items():
+        data = file.create_dataset(f"{SAMPLED}/{name}", data=bodies)
+        data.attrs["description"] = f"numbers of the bodies of which samples have {name}"
+    if members is not None:
+        _write_copies(file.create_group("copies"), members)
+    _lay_out_samples(file, system, table, extremes, separated, ROWS)
 
 
 def lay_out_segment(
@@ -97,10 +77,9 @@ def lay_out_segment(
     system: System,
     now: Connections,
     time: float,
-    selection: Selection,
+    table: SampleTable,
     extremes: bool,
     separated: SeparatedLoads | None,
-    witness: bool,
     samples: float,
 ) -> None:
     """Write what a segment begins with, as `lay_out` does of the first.
@@ -127,63 +106,46 @@ def lay_out_segment(
         "joint frame on the second body of loops held as they lay: position, quaternion w x y z"
     )
     _write_joints(model, system)
-    _lay_out_samples(group, system, selection, extremes, separated, witness, int(max(1, min(samples, ROWS))))
+    _lay_out_samples(group, system, table, extremes, separated, int(max(1, min(samples, ROWS))))
+
+
+def _write_copies(group: h5py.Group, members: Members) -> None:
+    """Write which copies there are."""
+    text, systems = h5py.string_dtype(), members.systems
+    group.create_dataset("name", data=list(members.names), dtype=text)
+    group.create_dataset("model", data=[system_text(s, functions=True) for s in systems], dtype=text)
+    if any(s.force_modules for s in systems):
+        group.create_dataset("before_forces", data=[s.before_forces or "" for s in systems], dtype=text)
+    if (table := members.table) is not None:
+        data = group.create_dataset("parameters", data=table.values)
+        data.attrs["columns"] = list(table.columns)
 
 
 def _lay_out_samples(
     file: h5py.Group,
     system: System,
-    selection: Selection,
+    table: SampleTable,
     extremes: bool,
     separated: SeparatedLoads | None,
-    witness: bool,
     most: int,
 ) -> None:
-    """Write datasets without rows."""
-    empty = {
-        "time": ((), "s", "time of the sample"),
-        "energy": ((2,), "J", "kinetic, potential (weight from the inertial origin, springs)"),
-        "work": ((), "J", "done so far by dampers, joint torques, wrenches and functions: energy changes by it"),
-        "step_size": ((), "s", "of the step that follows, if the next sample does not shorten it"),
-        "constraint_violation": ((), "1", "largest | |quaternion| - 1 | left by a step, before it was removed"),
-    }
-    if witness:
-        empty["equation_residual"] = ((2,), "1", RESIDUAL)
-    for name in selection.bodies:
-        shape = (selection.number(name, system), *((PER_ITEM[name],) if name in PER_ITEM else ()))
-        empty[name] = (shape, *SELECTED[name])
-    loads = "loads" in selection.bodies
-    if system.loops:
-        each = (len(system.loops), PER_ITEM["loop_violation"])
-        empty["loop_violation"] = (each, "m and rad together, m/s and rad/s together", LOOP_VIOLATION)
-    if system.loops and loads:
-        empty["loop_loads"] = ((len(system.loops), PER_ITEM["loop_loads"]), NEWTONS, LOOP_LOADS)
+    """Write datasets without rows, of which `most` are a chunk."""
     if separated is not None:
-        empty |= _solution_datasets(file["model"], separated)
-    make_rows(file, empty, most)
-    if extremes:
-        sizes = {"q": system.nq, "u": system.nu, KINETIC: 1}
-        sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if loads else {}
-        for name, size in sizes.items():
-            data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
-            data.attrs.update(units=f"{UNIT_OF[name]}; of times s", rows=EXTREMES)
-
-
-def make_rows(file: h5py.Group, empty: dict[str, tuple[tuple[int, ...], str, str]], most: int = ROWS) -> None:
-    """Make datasets without rows: of each the shape of a row, the units and the meaning; `most` rows are a chunk."""
-    for name, (shape, units, meaning) in empty.items():
+        _write_separated(file["model"], separated)
+    for each in table.quantities:
+        shape = table.shapes[each.name]
         rows = max(1, min(most, CHUNK // max(1, int(np.prod(shape)))))
         limits = tuple(number or None for number in shape)  # no parts without columns: none are of any number
         chunks = (rows, *(max(1, number) for number in shape))
-        data = make_dataset(file, name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
-        data.attrs.update(units=units, description=meaning)
-
-
-def write_selection(file: h5py.File, selection: Selection) -> None:
-    """Write of which bodies samples have what they have of some alone."""
-    for name, bodies in selection.partial.items():
-        data = file.create_dataset(f"{SAMPLED}/{name}", data=bodies)
-        data.attrs["description"] = f"numbers of the bodies of which samples have {name}"
+        data = make_dataset(file, each.name, (0, *shape), maxshape=(None, *limits), chunks=chunks)
+        data.attrs.update(units=each.unit, description=each.about)
+    if extremes:
+        sizes = {"q": system.nq, "u": system.nu, KINETIC: 1}
+        sizes |= dict.fromkeys(MAGNITUDES, system.n_bodies) if "loads" in table.shapes else {}
+        for name, size in sizes.items():
+            data = file.create_dataset(f"extremes/{name}", (len(EXTREMES), size), "f8", fillvalue=np.nan)
+            unit = "J" if name == KINETIC else QUANTITIES[name].unit
+            data.attrs.update(units=f"{unit}; of times s", rows=EXTREMES)
 
 
 def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: Any) -> h5py.Dataset:
@@ -207,8 +169,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str, tuple[tuple[int, ...], str, str]]:
-    """Datasets of the constraint-load equations, after what their loads act on was written to the model's group."""
+def _write_separated(model: h5py.Group, separated: SeparatedLoads) -> None:
+    """Write what the constraint loads act on to the model's group."""
     bodies = model.create_dataset("separated_joint", data=separated.bodies)
     bodies.attrs["description"] = "the constraint load acts on this body through its inboard joint"
     subspaces = model.create_dataset("constraint_subspace", data=separated.subspaces)
@@ -216,13 +178,6 @@ def _solution_datasets(model: h5py.Group, separated: SeparatedLoads) -> dict[str
         "what a constraint load of 1 is: moment about the origin of the body frame, then force, in body frame "
         "components (of a universal or planar joint, of a frame between its two steps)"
     )
-    unknowns = len(separated.bodies)
-    return {
-        "iterations": ((), "1", "iterations of an evaluation, on average since the sample before"),
-        "residual": ((), "1", "residual of the constraint-load equations over the right-hand side"),
-        "condition": ((), "1", "estimated condition number of the constraint-load equations"),
-        "constraint_loads": ((unknowns,), "N m or N", "constraint loads at the separated joints, as the model says"),
-    }
 
 
 def write_model(file: h5py.File, system: System) -> None:

@@ -65,23 +65,3 @@ def rods_of(system: System) -> dict[str, Integers]:
         if straight and np.array_equal(columns.parent[1:], links[:-1]) and (columns.position[1:, 2] > 0).all():
             found[name] = links
     return found
-
-
-def tension(force: Floats, center: Floats) -> Floats:
-    """Give the pull along each body: of the force by its parent, what points away from the center of mass.
-
-    Parameters
-    ----------
-    force : array [samples, n, 3]
-        On each body by its parent, in the body's frame (N).
-    center : array [n, 3]
-        Center of mass, from the joint (m). Where it is at the joint there is no direction: the magnitude then.
-
-    Returns
-    -------
-    array [samples, n]
-        N; negative for a push.
-    """
-    reach = np.linalg.norm(center, axis=1)
-    along = -np.einsum("tni,ni->tn", force, center) / np.where(reach > 0, reach, 1.0)
-    return np.asarray(np.where(reach > 0, along, np.linalg.norm(force, axis=2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,8 +41,8 @@ class SampleWriter:
         Of the output.
     widths : dict of str to int
         How many numbers of a sample this rank has, by dataset: blocks of the model's order.
-    units : dict of str to int
-        How many of them stay together, where these are several.
+    shapes : dict of str to tuple of int
+        What shape the whole sample of a dataset has: numbers of one row stay together.
 
     Raises
     ------
@@ -50,12 +51,16 @@ class SampleWriter:
     """
 
     def __init__(
-        self, comm: MPI.Comm, file: OutputFile | None, path: Path, widths: dict[str, int], units: dict[str, int]
+        self,
+        comm: MPI.Comm,
+        file: OutputFile | None,
+        path: Path,
+        widths: dict[str, int],
+        shapes: dict[str, tuple[int, ...]],
     ) -> None:
-        self._units = units
         self._comm, self._file, self._path = comm, file, path
         self._part = part_of(path)
-        self._slices = {name: Slices(comm, width, units.get(name, 1)) for name, width in widths.items()}
+        self._slices = {name: Slices(comm, width, math.prod(shapes[name][1:])) for name, width in widths.items()}
         self._shared = SharedFile(comm, self._part)
         least = tuned().sample_bytes * comm.size
         large = [name for name, plan in self._slices.items() if 8 * sum(plan.counts) >= least]
@@ -66,19 +71,21 @@ class SampleWriter:
         self._bytes = 8 * sum(widths.values())  # of a sample
         self._flushed = -np.inf  # the first sample shows at once
 
-    def next(self, widths: dict[str, int], begin: Callable[[OutputFile], None]) -> SampleWriter:
+    def next(
+        self, widths: dict[str, int], shapes: dict[str, tuple[int, ...]], begin: Callable[[OutputFile], None]
+    ) -> SampleWriter:
         """Give what writes the samples of another structure behind these, to the same file.
 
         Parameters
         ----------
-        widths : dict
+        widths, shapes : dict
         begin : callable
             Makes room for them in the file, on rank 0.
         """
         self._flush()
         self._shared.close()
         self._on_root(begin)
-        return SampleWriter(self._comm, self._file, self._path, widths, self._units)
+        return SampleWriter(self._comm, self._file, self._path, widths, shapes)
 
     def due(self) -> bool:
         """Whether samples have to be written with the next one: rank 0 says it, for all."""

@@ -106,15 +106,11 @@ class Part(Protocol):
         `loads` as they stand: as `Subchain.inboard` and `Subchain.outer` name them."""
         ...
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
-        """Loads that the bodies receive through their inboard joints [n, 6], of what an evaluation has found: as of
-        `Subchain.joint_loads`."""
-        ...
-
-    def forces_through_joints(
+    def joint_loads(
         self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
-    ) -> Floats:
-        """The components of these loads along the axes of the joints [nu]: as of `Subchain.forces_through_joints`."""
+    ) -> tuple[Floats, Floats]:
+        """Loads that the bodies receive through their inboard joints [n, 6], of what an evaluation has found, and their
+        components along the axes of the joints [nu]: as of `Subchain.joint_loads`."""
         ...
 
     def set_wrenches(self, wrenches: Floats) -> None:
@@ -144,15 +140,10 @@ class PartByHandles:
 
     def joint_loads(
         self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
-    ) -> Floats:
-        """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`."""
+    ) -> tuple[Floats, Floats]:
+        """Loads that the bodies receive through their inboard joints [n, 6], and their components along the axes of the
+        joints [nu], as of `Part`."""
         return self.whole.joint_loads(q, u, tau, turns, *self.handle_loads(), wrenches)
-
-    def forces_through_joints(
-        self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
-    ) -> Floats:
-        """Components of these loads along the axes of the joints [nu], as of `Part`."""
-        return self.whole.forces_through_joints(q, u, tau, turns, *self.handle_loads(), wrenches)
 
 
 class PartOfOne:

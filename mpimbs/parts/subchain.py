@@ -307,7 +307,7 @@ class Subchain:
         accelerations: Floats,
         outer_loads: Floats,
         wrenches: Floats | None = None,
-    ) -> Floats:
+    ) -> tuple[Floats, Floats]:
         """Give the loads that the bodies receive through their inboard joints; see `Dynamics.joint_loads`.
 
         External wrenches are those set last, and `wrenches`.
@@ -324,41 +324,10 @@ class Subchain:
 
         Returns
         -------
-        array [n, 6]
-            Moment (N m) about the origin of the body's frame, force (N); body frame components.
+        array [n, 6], array [nu]
+            Moment (N m) about the origin of the body's frame, force (N); body frame components. And the parts of these
+            along the free axes of the joints (N m, N).
         """
-        return self.of_bodies(self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[0])
-
-    def of_bodies(self, loads: Floats) -> Floats:
-        """Give loads [n, 6] in the frames of the bodies, of those of the steps [m * 6] in their frames."""
-        made, found = self._whole.made, np.empty((self.n_bodies, 6))
-        loads_of_bodies(loads.reshape(-1), made.body_step, made.body_frame.reshape(-1), found.reshape(-1))
-        return found
-
-    def forces_through_joints(
-        self,
-        q: Floats,
-        u: Floats,
-        tau: Floats,
-        turns: Floats,
-        accelerations: Floats,
-        outer_loads: Floats,
-        wrenches: Floats | None = None,
-    ) -> Floats:
-        """Give the parts of the loads of `joint_loads` along the free axes of the joints [nu] (N m, N)."""
-        return self._loads(q, u, tau, turns, accelerations, outer_loads, wrenches)[1]
-
-    def _loads(
-        self,
-        q: Floats,
-        u: Floats,
-        tau: Floats,
-        turns: Floats,
-        accelerations: Floats,
-        outer_loads: Floats,
-        wrenches: Floats | None,
-    ) -> tuple[Floats, Floats]:
-        """Loads that the steps receive [m, 2, 3], in their frames, and their parts along the free axes [nu]."""
         made, work = self._whole
         if wrenches is not None:
             work, _ = self.wrenched(wrenches)
@@ -366,7 +335,13 @@ class Subchain:
         given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
         arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))
         joint_loads(made.structure, made.springs, work, q, u, tau, *given, *arrays)
-        return loads, room[0]
+        return self.of_bodies(loads), room[0]
+
+    def of_bodies(self, loads: Floats) -> Floats:
+        """Give loads [n, 6] in the frames of the bodies, of those of the steps [m * 6] in their frames."""
+        made, found = self._whole.made, np.empty((self.n_bodies, 6))
+        loads_of_bodies(loads.reshape(-1), made.body_step, made.body_frame.reshape(-1), found.reshape(-1))
+        return found
 
     def prescribe(
         self,

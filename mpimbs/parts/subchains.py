@@ -20,6 +20,7 @@ from mpimbs.parts.sequence import SEQUENCE, SequencePlan
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, PLAN, TILE
 from mpimbs.spatial.six import EXTRA
+from mpimbs.sweep.build import along_axes
 from mpimbs.sweep.inverse import newton_euler
 from mpimbs.sweep.inward import accelerated
 from mpimbs.sweep.motion import velocity_terms
@@ -149,12 +150,15 @@ class Subchains(PartByHandles):
         """Acceleration A1 of the first handle 1 [1, 6] and load f2 on the last handle 2 [1, 6], as they stand."""
         return self.loads[:1, :6].copy(), self.loads[-1:, 6:].copy()
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
-        """Loads that the bodies receive through their inboard joints [n, 6], as of `Part`: in lanes."""
+    def joint_loads(
+        self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Loads that the bodies receive through their inboard joints [n, 6], and their components along the axes of the
+        joints [nu], as of `Part`: in lanes."""
         assert wrenches is None  # there are no loops
-        loads = np.empty(6 * len(self.whole.structure.steps))
-        JOINT_LOADS_OF_ALL[self.width](self.plan, q, u, tau, loads)
-        return self.whole.of_bodies(loads)
+        loads = np.empty((len(self.whole.structure.steps), 6))
+        JOINT_LOADS_OF_ALL[self.width](self.plan, q, u, tau, loads.reshape(-1))
+        return self.whole.of_bodies(loads), along_axes(self.whole.structure, loads)
 
     def set_wrenches(self, wrenches: Floats) -> None:
         """Set the external wrenches on the steps of all subchains in sequence [m * 6], as `Subchain.wrenches`."""

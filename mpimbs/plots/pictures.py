@@ -11,7 +11,7 @@ from matplotlib import colormaps, image
 from matplotlib.figure import Figure
 
 from mpimbs.files.motion import ALL, Motion
-from mpimbs.files.rods import rods_of, tension
+from mpimbs.files.rods import rods_of
 from mpimbs.plots.axes import save, show_no_noise
 from mpimbs.plots.curves import NAMED, draw_histories, even_choice
 from mpimbs.plots.motions import draw_motion
@@ -146,9 +146,7 @@ def draw_loads(motion: Motion) -> Figure:
     """Tension and magnitude of the moment at the joints: curves over time for a few bodies, for many a map."""
     system = motion.system
     bodies = even_choice(system.n_bodies)
-    loads = motion.some("loads", ALL, bodies)
-    pull = tension(loads[..., 3:], system.columns().center_of_mass[bodies])
-    moment = np.linalg.norm(loads[..., :3], axis=2)
+    loads, pull, moment = (motion.some(name, ALL, bodies) for name in ("loads", "tension", "moment"))
     least = max(_NOTHING * float(np.abs(loads[..., 3:]).max()), _NO_FORCE)
     names = [system.name_of(k) for k in bodies.tolist()]
     found = [

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.dynamics.selection import MEANT
-from mpimbs.files.motion import Motion
+from mpimbs.dynamics.quantities import CALLED, DECLARED, OF_JOINTS, PER_BODY, PER_LOOP, SYSTEM, Q, Quantity, U
+from mpimbs.files.motion import ALL, Motion
 from mpimbs.model.text.table import suggest
 
 Floats = npt.NDArray[np.float64]
 _LEAST = 1e-18  # of a violation, which has a logarithmic axis
-_KINDS = {
-    "q": {"rad": "angles", "m": "displacements", "1": "quaternions w x y z"},
-    "u": {"rad/s": "angular velocities", "m/s": "velocities"},
-}
-_ASKED = {arrays: name for name, arrays in MEANT.items()} | {"loop_violation": "violation"}  # as Python calls arrays
 
 
 class Histories(NamedTuple):
@@ -41,7 +36,7 @@ class Histories(NamedTuple):
 
 
 def quantities(motion: Motion, text: str) -> list[Histories]:
-    """Give what a text names of a motion: `q`, `u`, `pose`, `load`, `tension`, `moment` of all bodies or of some, ...
+    """Give what a text names of a motion: `q`, `u`, `pose`, `load`, `power` of all bodies or of some, `energy`, ...
 
     Parameters
     ----------
@@ -49,7 +44,7 @@ def quantities(motion: Motion, text: str) -> list[Histories]:
         Of an ensemble the numbers of all copies stand side by side. Where the structure changes, what a body or loop
         has only at times is NaN at others.
     text : str
-        A quantity, one of `NAMED_QUANTITIES`, or one with names behind a colon and commas between them: "q:hip,knee".
+        A quantity, one of `NAMED`, or one with names behind a colon and commas between them: "q:hip,knee".
 
     Raises
     ------
@@ -57,13 +52,13 @@ def quantities(motion: Motion, text: str) -> list[Histories]:
         There is no such quantity, body or loop, or it was not kept.
     """
     what, _, given = text.partition(":")
-    what = _ASKED.get(what, what)
-    if what not in NAMED_QUANTITIES:
-        raise InputError(f"quantity {text!r}: unknown{suggest(what, NAMED_QUANTITIES)}")
+    quantity = CALLED.get(what)
+    if quantity is None or not quantity.kinds:
+        raise InputError(f"quantity {text!r}: unknown{suggest(what, NAMED)}")
     names = [name for name in given.split(",") if name]
     if not motion.names:
-        return NAMED_QUANTITIES[what](motion, names)
-    each = [NAMED_QUANTITIES[what](motion.copy(copy), names) for copy in motion.names]
+        return _DRAWN[quantity.of](motion, quantity, names)
+    each = [_DRAWN[quantity.of](motion.copy(copy), quantity, names) for copy in motion.names]
     return [_beside(motion.names, kind) for kind in zip(*each, strict=True)]
 
 
@@ -88,8 +83,9 @@ def letters(units: Sequence[str]) -> list[str]:
     ]
 
 
-def _bodies(motion: Motion, kept: str, names: Iterable[str]) -> tuple[list[int], list[int]]:
+def _bodies(motion: Motion, quantity: Quantity, names: Iterable[str]) -> tuple[list[int], list[int]]:
     """The bodies of those names, or all of which there are samples; and where they are among these."""
+    kept = quantity.derived[0] if quantity.derived else quantity.name
     there = {body: place for place, body in enumerate(motion.kept(kept).tolist())}
     if not there:
         raise InputError(f"the run {motion.where} has kept no {kept}; run it again with {kept} among its samples")
@@ -101,24 +97,22 @@ def _bodies(motion: Motion, kept: str, names: Iterable[str]) -> tuple[list[int],
     return bodies, [there[body] for body in bodies]
 
 
-def _of_joints(which: str) -> Callable[[Motion, list[str]], list[Histories]]:
-    def found(motion: Motion, names: list[str]) -> list[Histories]:
-        system, kinds = motion.system, _KINDS[which]
-        places: dict[str, list[tuple[int, int, str]]] = {unit: [] for unit in kinds}  # body, place there, label
-        for k in _bodies(motion, which, names)[0]:
-            joint = system.segments.template(k).joint.kind
-            units = joint.q_units if which == "q" else joint.u_units
-            for place, (unit, letter) in enumerate(zip(units, letters(units), strict=True)):
-                places[unit].append((k, place, f"{system.name_of(k)} {letter}".strip()))
-        if not any(places.values()):
-            raise InputError(f"quantity {which!r}: the joints of {', '.join(names) or 'all bodies'} are fixed")
-        return [
-            Histories(name, unit, _columns(motion, which, places[unit]), [label for *_, label in places[unit]])
-            for unit, name in kinds.items()
-            if places[unit]
-        ]
-
-    return found
+def _of_joints(motion: Motion, quantity: Quantity, names: list[str]) -> list[Histories]:
+    """Coordinates or speeds, by unit."""
+    system, kinds = motion.system, {kind.unit: kind for kind in quantity.kinds}
+    places: dict[str, list[tuple[int, int, str]]] = {unit: [] for unit in kinds}  # body, place there, label
+    for k in _bodies(motion, quantity, names)[0]:
+        joint = system.segments.template(k).joint.kind
+        units = joint.q_units if quantity.of == Q else joint.u_units
+        for place, (unit, letter) in enumerate(zip(units, letters(units), strict=True)):
+            places[unit].append((k, place, f"{system.name_of(k)} {letter}".strip()))
+    if not any(places.values()):
+        raise InputError(f"quantity {quantity.name!r}: the joints of {', '.join(names) or 'all bodies'} are fixed")
+    return [
+        Histories(kind.name, unit, _columns(motion, quantity.of, places[unit]), [label for *_, label in places[unit]])
+        for unit, kind in kinds.items()
+        if places[unit]
+    ]
 
 
 def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> Floats:
@@ -128,7 +122,7 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
     rows = []
     for part in motion.segments:
         kept = part.kept(which)
-        sizes = np.diff(part.system.offsets()[0 if which == "q" else 1])[kept]
+        sizes = np.diff(part.system.offsets()[OF_JOINTS.index(which)])[kept]
         begins = (np.cumsum(sizes) - sizes)[np.searchsorted(kept, bodies)]
         same = part.system.joint_types()[bodies] == types[bodies]
         values = getattr(part, which)
@@ -138,82 +132,56 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
     return np.concatenate(rows)
 
 
-def _loads(motion: Motion, names: list[str]) -> list[Histories]:
-    bodies, places = _bodies(motion, "loads", names)
-    labels = [f"{motion.system.name_of(k)} {letter}" for k in bodies for letter in "xyz"]
-    loads = motion.loads[:, places]
-    moment, force = (loads[..., part].reshape(len(loads), -1) for part in (slice(0, 3), slice(3, 6)))
-    return [
-        Histories("force at the joint", "N", force, labels),
-        Histories("moment at the joint", "N m", moment, labels),
-    ]
+def _of_rows(quantity: Quantity, values: Floats, names: Sequence[str]) -> list[Histories]:
+    """What rows [samples, rows, ...] of a quantity are as curves, with what the rows are called."""
+    found = []
+    for kind in quantity.kinds:
+        taken = kind.of(values).reshape(len(values), -1)
+        if kind.logarithmic:
+            taken = np.where(taken < _LEAST, _LEAST, taken)
+        labels = [f"{name} {label}".strip() for name in names for label in kind.labels]
+        found.append(Histories(kind.name, kind.unit, taken, labels, kind.logarithmic))
+    return found
 
 
-def _tension(motion: Motion, names: list[str]) -> list[Histories]:
-    bodies, places = _bodies(motion, "loads", names)
-    return [Histories("tension", "N", motion.tension[:, places], [motion.system.name_of(k) for k in bodies])]
+def _of_bodies(motion: Motion, quantity: Quantity, names: list[str]) -> list[Histories]:
+    bodies, places = _bodies(motion, quantity, names)
+    values = motion.some(quantity.name, ALL, np.array(places))
+    return _of_rows(quantity, values, [motion.system.name_of(k) for k in bodies])
 
 
-def _moment(motion: Motion, names: list[str]) -> list[Histories]:
-    bodies, places = _bodies(motion, "loads", names)
-    values = np.linalg.norm(motion.loads[:, places, :3], axis=2)
-    return [Histories("moment at the joint", "N m", values, [motion.system.name_of(k) for k in bodies])]
+def _of_system(motion: Motion, quantity: Quantity, names: list[str]) -> list[Histories]:
+    if names:
+        raise InputError(f"quantity {quantity.name!r}: is of the whole system; leave {', '.join(names)} out")
+    values = motion.array(quantity.name)
+    if values is None:
+        raise InputError(f"the run {motion.where} has kept no {quantity.name}")
+    found = _of_rows(quantity, values, [""])
+    return [each._replace(labels=[label or each.name for label in each.labels]) for each in found]
 
 
-def _poses(motion: Motion, names: list[str]) -> list[Histories]:
-    system = motion.system
-    bodies, places = _bodies(motion, "poses", names)
-    poses = motion.poses[:, places]
-    told = [system.name_of(k) for k in bodies]
-    place, turn = (poses[..., part].reshape(len(poses), -1) for part in (slice(0, 3), slice(3, 7)))
-    return [
-        Histories("position", "m", place, [f"{name} {letter}" for name in told for letter in "xyz"]),
-        Histories("quaternion w x y z", "1", turn, [f"{name} {letter}" for name in told for letter in "wxyz"]),
-    ]
-
-
-def _energy(motion: Motion, names: list[str]) -> list[Histories]:
-    _refuse_names("energy", names)
-    values = np.column_stack([motion.energy, motion.energy.sum(axis=1)])
-    return [Histories("energy", "J", values, ("kinetic", "potential", "total"))]
-
-
-def _violation(motion: Motion, names: list[str]) -> list[Histories]:
+def _of_loops(motion: Motion, quantity: Quantity, names: list[str]) -> list[Histories]:
     parts = motion.segments
     known = list(dict.fromkeys(loop.name for part in parts for loop in part.system.loops))
     if not known:
-        raise InputError(f"the run {motion.where} closes no loop: nothing can be violated")
+        raise InputError(f"the run {motion.where} closes no loop: there is no {quantity.asked_for}")
     for name in names:
         if name not in known:
             raise InputError(f"unknown loop {name!r}{suggest(name, known)}")
+    if not motion.holds(quantity.name) and not any(part.holds(quantity.name) for part in parts):
+        raise InputError(f"the run {motion.where} has kept no {quantity.name}")
     chosen = names or known
-    values = np.full((len(motion.t), len(chosen), 2), np.nan)
+    values = np.full((len(motion.t), len(chosen), *quantity.row), np.nan)
     begin = 0
     for part in parts:
         own = {loop.name: place for place, loop in enumerate(part.system.loops)}
         here = [place for place, name in enumerate(chosen) if name in own]
-        if here and part.loop_violation is not None:
-            values[begin : begin + len(part.t), here] = part.loop_violation[:, [own[chosen[k]] for k in here]]
+        rows = part.array(quantity.name)
+        if here and rows is not None:
+            values[begin : begin + len(part.t), here] = rows[:, [own[chosen[k]] for k in here]]
         begin += len(part.t)
-    values = np.where(values < _LEAST, _LEAST, values)
-    return [
-        Histories("how far loops are from closed", "m and rad", values[..., 0], chosen, logarithmic=True),
-        Histories("speed at which they open", "m/s and rad/s", values[..., 1], chosen, logarithmic=True),
-    ]
+    return _of_rows(quantity, values, chosen)
 
 
-def _refuse_names(what: str, names: list[str]) -> None:
-    if names:
-        raise InputError(f"quantity {what!r}: is of the whole system; leave {', '.join(names)} out")
-
-
-NAMED_QUANTITIES: dict[str, Callable[[Motion, list[str]], list[Histories]]] = {
-    "q": _of_joints("q"),
-    "u": _of_joints("u"),
-    "pose": _poses,
-    "load": _loads,
-    "tension": _tension,
-    "moment": _moment,
-    "energy": _energy,
-    "violation": _violation,
-}
+_DRAWN = {Q: _of_joints, U: _of_joints, PER_BODY: _of_bodies, SYSTEM: _of_system, PER_LOOP: _of_loops}
+NAMED = tuple(quantity.asked_for for quantity in DECLARED if quantity.kinds)  # what can be drawn, as users call it

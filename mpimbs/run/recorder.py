@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,10 +15,10 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import CarriedLoads
-from mpimbs.dynamics.selection import Selection
-from mpimbs.files.constraint_record import ConstraintRecord
-from mpimbs.files.output_layout import KINETIC, MAGNITUDES, PER_ITEM, UNIT_OF
-from mpimbs.files.rods import tension
+from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
+from mpimbs.dynamics.selection import SampleTable
+from mpimbs.files.constraint_record import ConstraintRecord, SolutionSample
+from mpimbs.files.output_layout import KINETIC, MAGNITUDES
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
 from mpimbs.model import JOINT_TYPES
@@ -71,8 +73,8 @@ class Extremes:
         """Take a state, its kinetic energy (J) and joint loads [n, 6] at time `t` (s)."""
         values: dict[str, Any] = {"q": q, "u": u, KINETIC: kinetic}
         if loads is not None:
-            pull = tension(loads[None, :, 3:], self._dynamics.subchain.columns.center_of_mass)[0]
-            values |= {"tension": pull, "moment": np.linalg.norm(loads[:, :3], axis=1)}
+            centers = self._dynamics.subchain.columns.center_of_mass
+            values |= {name: found[1](loads, centers) for name in MAGNITUDES if (found := QUANTITIES[name].derived)}
         for name, value in values.items():
             least, least_time, most, most_time = self.found[name]
             for beyond, extreme, when in ((value < least, least, least_time), (value > most, most, most_time)):
@@ -129,7 +131,7 @@ class Extremes:
                 least, least_time, most, most_time = self.found[name]
                 k = int(np.argmax(np.maximum(np.abs(least), np.abs(most))))
                 value, time = (least, least_time) if -least[k] > most[k] else (most, most_time)
-                mine[name] = self._peak(value[k], name, UNIT_OF[name], k, time[k])
+                mine[name] = self._peak(value[k], name, QUANTITIES[name].unit, k, time[k])
         of_ranks = self._dynamics.comm.allgather(mine)
         keys = [key for key in (*_KINDS, *MAGNITUDES) if any(key in peaks for peaks in of_ranks)]
         return [max((p[key] for p in of_ranks if key in p), key=lambda peak: abs(peak.value)) for key in keys]
@@ -152,7 +154,63 @@ def _units(joint_type: npt.NDArray[np.int8], offset: npt.NDArray[np.int64], whic
 
 
 Store = Samples | SampleWriter
-_LIKE = {"q": "q", "u": "u", "poses": "body", "loads": "body"}  # in whose order quantities are
+_LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
+
+
+class _Instant:
+    """A state at which a sample is taken; see `quantities.Instant`."""
+
+    def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float) -> None:
+        self._recorder, self._held, self.t, self.norm_error = recorder, moment.held, t, norm_error
+        self._dynamics, self.q, self.u = recorder.dynamics, moment.q, moment.u
+        self.columns = recorder.dynamics.subchain.columns
+        self.step_size, self.work = moment.step_size, recorder.work + moment.work
+
+    @cached_property
+    def energy(self) -> Floats:
+        return self._dynamics.energy_and_momentum(self.q, self.u)[:2]
+
+    @property
+    def poses(self) -> Floats:
+        return pose_numbers(*self._dynamics.poses(self.q, self.u))
+
+    @property
+    def joint_loads(self) -> Floats:
+        return self._carried.joints
+
+    @property
+    def joint_forces(self) -> Floats:
+        return self._carried.forces
+
+    @property
+    def loop_loads(self) -> Floats:
+        assert self._carried.loops is not None
+        return self._carried.loops
+
+    @cached_property
+    def _carried(self) -> CarriedLoads:
+        return self._recorder.joint_loads(self.t, self.q, self.u, self._held)
+
+    @cached_property
+    def violations(self) -> Floats:
+        projection = self._recorder.projection
+        assert projection is not None  # there are loops
+        found = projection.loops.violations(self.q, self.u)
+        projection.sampled.take(found)
+        return found
+
+    @property
+    def residual(self) -> Floats:
+        assert self._recorder.witness is not None
+        return self._recorder.witness.largest
+
+    @cached_property
+    def solution(self) -> SolutionSample:
+        constraints, dynamics = self._recorder.constraints, self._dynamics
+        assert constraints is not None
+        if "_carried" not in vars(self):  # which evaluates the sample itself
+            together(dynamics.comm, lambda: dynamics.accelerations(self.q, self.u, self._held, self.t, warn=False))
+        return constraints.take()
 
 
 class Recorder:
@@ -161,7 +219,7 @@ class Recorder:
     Parameters
     ----------
     dynamics : Dynamics
-    selection : Selection
+    table : SampleTable
         What samples have.
     extremes : bool
         Whether to keep extremes of all steps.
@@ -172,10 +230,12 @@ class Recorder:
     witness : Witness or None
         Checks samples, unless that was not wanted.
     keep : callable
-        Gives where samples go, from how many numbers of one this rank has, by their names in the output file.
+        Gives where samples go, from how many numbers of one this rank has, by quantity.
 
     Attributes
     ----------
+    dynamics, constraints, projection, witness
+        As given.
     count : int
         Samples so far.
     store : Samples or SampleWriter
@@ -185,57 +245,62 @@ class Recorder:
     extremes : Extremes or None
     seconds : float
         Wall time spent (s).
+    work : float
+        J: that of the segments before, without what events took.
     """
 
     def __init__(
         self,
         dynamics: Dynamics,
-        selection: Selection,
+        table: SampleTable,
         extremes: bool,
         constraints: ConstraintRecord | None,
         projection: Projection | None,
         witness: Witness | None,
         keep: Callable[[dict[str, int]], Store],
     ) -> None:
-        self.witness = witness
-        self._dynamics = dynamics
-        self._constraints, self._projection = constraints, projection
-        self._loads = loads = "loads" in selection.bodies
-        self._chosen = {name: self._block(name, selection.rows(name, dynamics.system)) for name in selection.bodies}
-        widths = {}
-        for name, chosen in self._chosen.items():
-            count = dynamics.model_order[_LIKE[name]].count if chosen is None else len(chosen)
-            widths[name] = PER_ITEM.get(name, 1) * count
-        if projection is not None:  # of loops rank 0 has all
-            count = len(dynamics.system.loops) if dynamics.comm.rank == 0 else 0
-            names = ("loop_violation", "loop_loads")[: 1 + loads]
-            widths |= {name: PER_ITEM[name] * count for name in names}
-        if constraints is not None:
-            widths["constraint_loads"] = constraints.unknowns
+        self.dynamics, self._table = dynamics, table
+        self.constraints, self.projection, self.witness = constraints, projection, witness
+        self._loads = loads = "loads" in table.shapes
+        self._chosen = {each.name: self._block(each, table.rows[each.name]) for each in table.quantities}
+        widths = {each.name: self._width(each) for each in table.quantities if each.of != SYSTEM}
         self.store = keep(widths)
         self.balance = Balance()
         self.extremes = Extremes(dynamics, loads) if extremes else None
         self._watched: tuple[float, CarriedLoads | None] = (np.nan, None)  # time and loads of the last step
         self.count = 0
         self.seconds = 0.0
-        self._work = 0.0  # J: that of the segments before, without what events took
+        self.work = 0.0
 
-    def _block(self, name: str, rows: Integers | None) -> Integers | None:
+    def _block(self, quantity: Quantity, rows: Integers | None) -> Integers | None:
         """Which rows of this rank's block are kept, of those of the whole."""
         if rows is None:
             return None
-        comm, order = self._dynamics.comm, self._dynamics.model_order[_LIKE[name]]
+        comm, order = self.dynamics.comm, self.dynamics.model_order[_LIKE[quantity.of]]
         begin = sum(order.counts[: comm.rank])
         return rows[(begin <= rows) & (rows < begin + order.count)] - begin
 
-    def _kept(self, name: str, part: Floats) -> Floats:
-        """What samples keep of this rank's part of a quantity."""
-        chosen, block = self._chosen[name], self._dynamics.model_order[_LIKE[name]](part)
+    def _width(self, quantity: Quantity) -> int:
+        """How many numbers of a quantity this rank has."""
+        chosen, each = self._chosen[quantity.name], math.prod(quantity.row)
+        if quantity.of in _LIKE:
+            return each * (self.dynamics.model_order[_LIKE[quantity.of]].count if chosen is None else len(chosen))
+        if quantity.of == PER_LOOP:  # of loops rank 0 has all
+            return each * len(self.dynamics.system.loops) if self.dynamics.comm.rank == 0 else 0
+        return 0 if self.constraints is None else self.constraints.unknowns
+
+    def _kept(self, quantity: Quantity, found: Floats) -> Floats:
+        """What samples keep of what this rank has found of a quantity."""
+        if quantity.of == PER_LOOP:
+            return found if self.dynamics.comm.rank == 0 else found[:0]
+        if quantity.of not in _LIKE:
+            return found
+        chosen, block = self._chosen[quantity.name], self.dynamics.model_order[_LIKE[quantity.of]](found)
         return block if chosen is None else block[chosen]
 
     def follow(self, before: Recorder, work: float) -> None:
         """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
-        self.count, self.balance, self._work = before.count, before.balance, before._work + work
+        self.count, self.balance, self.work = before.count, before.balance, before.work + work
         if self.witness is not None and before.witness is not None:
             self.witness.follow(before.witness)
 
@@ -245,9 +310,9 @@ class Recorder:
         return {
             "count": self.count,
             "balance": self.balance.memory(),
-            "constraints": None if self._constraints is None else self._constraints.memory(),
+            "constraints": None if self.constraints is None else self.constraints.memory(),
             "kinetic": kinetic,
-            "work": self._work,
+            "work": self.work,
             "witness": None if self.witness is None else self.witness.memory(),
         }, vectors  # fmt: skip
 
@@ -255,9 +320,9 @@ class Recorder:
         """Go on from what `memory` gave."""
         self.count = memory["count"]
         self.balance.recall(memory["balance"])
-        self._work = memory.get("work", 0.0)
-        if self._constraints is not None:
-            self._constraints.recall(memory["constraints"])
+        self.work = memory.get("work", 0.0)
+        if self.constraints is not None:
+            self.constraints.recall(memory["constraints"])
         if self.witness is not None and memory.get("witness"):
             self.witness.recall(memory["witness"])
         if self.extremes is not None:
@@ -275,23 +340,24 @@ class Recorder:
             return
         with self._timed():
             t, q, u = stepper.time, stepper.q, stepper.u
-            loads = self._joint_loads(t, q, u, stepper.held) if self._loads else None
-            self.extremes.take(t, q, u, float(self._dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
+            loads = self.joint_loads(t, q, u, stepper.held) if self._loads else None
+            self.extremes.take(t, q, u, float(self.dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
             self._watched = t, loads
 
-    def _joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
+    def joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
+        """Give what joints and loops carry in a state, of the last step where that is it; all ranks call."""
         watched, found = self._watched
         if found is not None and watched == t:
             return found
-        dynamics = self._dynamics
+        dynamics = self.dynamics
         return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Count the wall time spent, but for that of evaluations, whose phases have their own."""
-        began, evaluating = time.perf_counter(), sum(self._dynamics.seconds().values())
+        began, evaluating = time.perf_counter(), sum(self.dynamics.seconds().values())
         yield
-        self.seconds += time.perf_counter() - began + evaluating - sum(self._dynamics.seconds().values())
+        self.seconds += time.perf_counter() - began + evaluating - sum(self.dynamics.seconds().values())
 
     def record(self, t: float, moment: Moment, last: bool) -> None:
         """Take the sample of time `t` (s), whose state is given, perhaps the last; all ranks call.
@@ -310,40 +376,19 @@ class Recorder:
         self.count += 1
 
     def _take(self, t: float, moment: Moment) -> None:
-        dynamics = self._dynamics
-        q, u = moment.q, moment.u
-        energy = dynamics.energy_and_momentum(q, u)[:2]
-        work = self._work + moment.work
-        self.balance.take(energy, work)
         agreed = np.array([moment.norm_error, self.store.due()], np.float64)
-        dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
-        own = {name: self._kept(name, part) for name, part in (("q", q), ("u", u)) if name in self._chosen}
-        common: dict[str, Any] = {
-            "time": t, "energy": energy, "work": work, "step_size": moment.step_size,
-            "constraint_violation": float(agreed[0]),
-        }  # fmt: skip
-        if self.witness is not None:
-            common["equation_residual"] = self.witness.largest
-        if "poses" in self._chosen:
-            own["poses"] = self._kept("poses", pose_numbers(*dynamics.poses(q, u)))
-        if self._loads:
-            found = self._joint_loads(t, q, u, moment.held)
-            own["loads"] = self._kept("loads", found.joints)
-            if found.loops is not None:
-                own["loop_loads"] = self._of_rank_0(found.loops)
-        if self._projection is not None:
-            violations = self._projection.loops.violations(q, u)
-            self._projection.sampled.take(violations)
-            own["loop_violation"] = self._of_rank_0(violations)
-        if self._constraints is not None:
-            if not self._loads:  # which evaluate the sample themselves
-                together(dynamics.comm, lambda: dynamics.accelerations(q, u, moment.held, t, warn=False))
-            common |= self._constraints.take()._asdict()
-            own["constraint_loads"] = common.pop("constraint_loads")
+        self.dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+        at = _Instant(self, t, moment, float(agreed[0]))
+        self.balance.take(at.energy, at.work)
+        own, common = {}, {}
+        for each in self._table.quantities:
+            assert each.take is not None  # or samples don't have it
+            found = each.take(at)
+            if each.of == SYSTEM:
+                common[each.name] = found
+            else:
+                own[each.name] = self._kept(each, found)
         self.store.add(own, common, bool(agreed[1]))
-
-    def _of_rank_0(self, values: Floats) -> Floats:
-        return values.ravel() if self._dynamics.comm.rank == 0 else np.zeros(0)
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.

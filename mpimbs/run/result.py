@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,22 +12,16 @@ from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError, warn_caller
 from mpimbs.base.places import part_of
 from mpimbs.base.sizes import VARIABLE
-from mpimbs.dynamics.selection import OF_JOINTS, SAMPLED_QUANTITIES
+from mpimbs.dynamics.quantities import DECLARED, OF_JOINTS, PER_BODY, SYSTEM, Q, Quantity, U
 from mpimbs.files.motion import BodyHistory, Floats, Motion, Sampled
 from mpimbs.files.output import read_statistics
-from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS, SELECTED
+from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.files.reading import newest, open_run
 from mpimbs.run.witness import witness_told
 from mpimbs.stepping.projection import loops_told
 from mpimbs.stepping.step_sizes import steps_in_words
 
-if TYPE_CHECKING:
-    from mpimbs.files.samples import Sample
-
-
-_POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
-_LOAD = ("mx", "my", "mz", "fx", "fy", "fz")
-_DIMENSIONS = {"q": "coordinate", "u": "speed", "poses": "body", "loads": "body"}
+_DIMENSIONS = {Q: "coordinate", U: "speed", PER_BODY: "body"}
 
 
 def dataset(motion: Motion, attributes: dict[str, Any]) -> Any:
@@ -44,27 +38,29 @@ def dataset(motion: Motion, attributes: dict[str, Any]) -> Any:
         raise InputError("xarray is not installed: pip install mpimbs[xarray]") from None
     found = xarray.Dataset(attrs={"name": motion.system.name, **attributes})
     found["time"] = ("time", motion.t, {"units": "s"})
-    found["energy"] = (("time", "form"), motion.energy, {"units": "J"})
-    found["form"] = ["kinetic", "potential"]
-    for name in SAMPLED_QUANTITIES:
-        values = getattr(motion, name)
+    for each in DECLARED:
+        if each.of not in (SYSTEM, *_DIMENSIONS) or each.name == "time" or each.derived is not None:
+            continue
+        values = motion.array(each.name)
         if values is None or isinstance(values, tuple):
             continue
-        units, meaning = SELECTED[name]
-        own, parts = _DIMENSIONS[name], {"poses": ("pose", _POSE), "loads": ("component", _LOAD)}.get(name)
         # Of two quantities of bodies one may be kept of fewer: what was not kept is not a number.
-        labels = {own: _labels(motion, name)} | ({} if parts is None else {parts[0]: list(parts[1])})
+        labels = {} if each.of == SYSTEM else {_DIMENSIONS[each.of]: _labels(motion, each)}
+        labels |= {_PARTS.get(each.name, each.name + "_part"): list(each.parts)} if each.parts else {}
         array = xarray.DataArray(values, {"time": motion.t, **labels}, ["time", *labels])
-        found = found.merge({name: array.assign_attrs(units=units, description=meaning)}, join="outer")
+        found = found.merge({each.name: array.assign_attrs(units=each.unit, description=each.about)}, join="outer")
     return found
 
 
-def _labels(motion: Motion, name: str) -> list[str]:
-    """What the columns of a quantity are called."""
-    system, bodies = motion.system, motion.kept(name)
-    if name not in OF_JOINTS:
+_PARTS = {"energy": "form", "poses": "pose", "loads": "component"}  # what dimensions of parts are called
+
+
+def _labels(motion: Motion, quantity: Quantity) -> list[str]:
+    """What the rows of a quantity are called."""
+    system, bodies = motion.system, motion.kept(quantity.name)
+    if quantity.of not in OF_JOINTS:
         return [system.name_of(k) for k in bodies.tolist()]
-    counts = np.diff(system.offsets()[OF_JOINTS.index(name)])[bodies]
+    counts = np.diff(system.offsets()[OF_JOINTS.index(quantity.of)])[bodies]
     return [
         system.name_of(k) if count == 1 else f"{system.name_of(k)}[{number}]"
         for k, count in zip(bodies.tolist(), counts.tolist(), strict=True)
@@ -119,10 +115,10 @@ class Outcome(Sampled):
 class Result(Outcome):
     """Outcome of a simulation: the same on every rank, but for the motion, which rank 0 has.
 
-    The motion is arrays, read from the output file when they are first asked for, if there is one: `t`, `q`, `u`,
-    `energy`, `equation_residual`, `poses`, `loads`, `tension`, `loop_violation`, `loop_loads`, `body(name)`, the motion
-    of one body, and `rod(name)`, what a rod carries; None on other ranks. Where events change the structure, `q`, `u`
-    and what loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
+    The motion is arrays, read from the output file when they are first asked for, if there is one: `t` and those of
+    `Sampled`, `body(name)`, the motion of one body, and `rod(name)`, what a rod carries; None on other ranks. Where
+    events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each structure; all else has
+    one row for each sample throughout.
 
     Attributes
     ----------
@@ -162,8 +158,6 @@ class Result(Outcome):
         On rank 0, where no output file was asked for, or as `load` gives them: by quantity (q, u, kinetic_energy, with
         loads also tension and moment of every body) the smallest of each number over all steps, its time, the largest,
         its time; where events change the structure, of the steps since the last one.
-    samples : list of Sample
-        On rank 0, where no output file was asked for: one after the other.
     restarts : list of dict
         Simulated time (s) and number of ranks of every restart from a checkpoint.
     events : list of dict
@@ -175,7 +169,7 @@ class Result(Outcome):
         On rank 0.
     """
 
-    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "extremes", "samples")
+    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "extremes")
     energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
@@ -183,7 +177,6 @@ class Result(Outcome):
     witness: dict[str, Any] = field(default_factory=dict)
     peaks: str = ""
     extremes: dict[str, Floats] = field(default_factory=dict, compare=False)
-    samples: list[Sample] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
 

@@ -16,6 +16,7 @@ from mpimbs.base.sizes import tuned
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import ranks_on_node
+from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept
 from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
@@ -128,27 +129,28 @@ class Run:
             print(told, file=sys.stderr, flush=True)
 
     def _make_recorder(self, keep: Callable[[dict[str, int]], Store]) -> Recorder:
-        segment, settings = self._segment, self._asked
-        kinds = self._selection, settings.extremes
-        witness = None if settings.no_witness else Witness(segment.dynamics)
-        return Recorder(segment.dynamics, *kinds, segment.constraints, segment.projection, witness, keep)
+        segment, dynamics = self._segment, self._segment.dynamics
+        self._separated = separated = segment.separated_loads()
+        witness = None if self._asked.no_witness else Witness(dynamics)
+        facts = ("witness",) * (witness is not None) + ("iterative",) * (separated is not None)
+        unknowns = 0 if separated is None else len(separated.bodies)
+        self._table = SampleTable(dynamics.system, self._selection, facts, unknowns)
+        given = segment.constraints, segment.projection, witness
+        return Recorder(dynamics, self._table, self._asked.extremes, *given, keep)
 
     def _open(self, widths: dict[str, int]) -> Store:
         """Begin the output, or go on with it."""
         segment, settings = self._segment, self._segment.settings
-        separated = segment.separated_loads()
         told = settings.data() | {
             "every": self._times.at(1), "ranks": self._comm.size, **segment.told(),
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
-        kinds, witness = (self._selection, settings.extremes), not settings.no_witness
+        given = self._events.system, told, self._table, settings.extremes, self._separated
         count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
-        system = self._events.system
         return self.files.open(
-            lambda path: OutputFile(
-                path, lambda file: lay_out(file, system, told, *kinds, separated, witness), settings.force
-            ),
+            lambda path: OutputFile(path, lambda file: lay_out(file, *given), settings.force),
             widths,
+            self._table.shapes,
             self._totals.rows(count),
         )
 
@@ -234,7 +236,6 @@ class Run:
         if (witness := self._recorder.witness) is not None:
             result.witness = witness.seen.told()
         store = self._recorder.store
-        result.samples = store.samples if isinstance(store, Samples) else []
         result.loops = self._totals.told_loops(segment)
         result.peaks = self._totals.peaks(self._recorder)
         result.events = self._events.happened
@@ -243,10 +244,10 @@ class Run:
         result.solutions = self._totals.solutions(segment)
         if self._comm.rank == 0:
             path, rows = self.files.output, self._totals.rows(self._recorder.count)
-            if path is None:
-                result.motion = Motion.in_memory(result.samples, self._events.structures(), rows, self._selection)
+            if isinstance(store, Samples):
+                result.motion = Motion.in_memory(store, self._events.structures(), rows, self._selection)
             else:
-                assert self.files.run is not None
+                assert path is not None and self.files.run is not None
                 result.motion = Motion.in_file(path.absolute(), self.files.run, len(rows))
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
@@ -395,17 +396,15 @@ class Run:
 
     def _open_segment(self, widths: dict[str, int]) -> Store:
         """Go on with the output, for another structure."""
-        segment, settings = self._segment, self._asked
-        separated = segment.separated_loads()
-        given = segment.dynamics.system, self._events.now, self._events.happened[-1]["time"]
-        kinds = self._selection, settings.extremes
-        left, witness = self._times.count - self._totals.begins[-1], not settings.no_witness
+        given = self._segment.dynamics.system, self._events.now, self._events.happened[-1]["time"], self._table
+        left = self._times.count - self._totals.begins[-1]
+        more = self._asked.extremes, self._separated, left
 
         def begin(file: OutputFile) -> None:
             number = len(self._totals.begins) - 1
-            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *kinds, separated, witness, left))
+            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *more))
 
-        return self._recorder.store.next(widths, begin)
+        return self._recorder.store.next(widths, self._table.shapes, begin)
 
     def save(self) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""

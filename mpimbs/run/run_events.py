@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -191,10 +190,10 @@ class RunEvents:
             {"time": time, "cut": cut, "connected": begun, "energy_lost": lost, "moved": moved, "told": told}
         )
 
-    def structures(self) -> list[Callable[[], System]]:
-        """What there was, one after the other: functions that give the systems."""
+    def structures(self) -> list[Callable[[int], System]]:
+        """What there was, one after the other: functions that give the systems, of a copy."""
         _, *others = self._structures
-        return [lambda: self.system, *(partial(connected, self.system, now) for now in others)]
+        return [lambda _: self.system, *(lambda _, now=now: connected(self.system, now) for now in others)]
 
     def memory(self) -> dict[str, Any]:
         """What the events so far leave to those that follow, for JSON; `recall` takes it again."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from mpi4py import MPI
 
@@ -14,7 +13,6 @@ from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
 from mpimbs.files.checkpoint import Kept
 from mpimbs.files.output import NOWHERE, PATIENCE, OutputFile
-from mpimbs.files.output_layout import PER_ITEM
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
 from mpimbs.parallel.agreement import on_root, together
@@ -75,10 +73,9 @@ class RunFiles:
         self,
         begin: Callable[[Path], OutputFile],
         widths: dict[str, int],
+        shapes: dict[str, tuple[int, ...]],
         rows: list[int],
-        units: dict[str, int] = PER_ITEM,
-        keep: Callable[[MPI.Comm, dict[str, int]], Any] = Samples,
-    ) -> Any:
+    ) -> Samples | SampleWriter:
         """Begin the output, or go on with it.
 
         Parameters
@@ -87,12 +84,10 @@ class RunFiles:
             Makes a new one, on rank 0.
         widths : dict
             How many numbers of a sample this rank has, by their names.
+        shapes : dict
+            See `SampleWriter`.
         rows : list of int
             How many samples each segment has, of an output to go on with.
-        units : dict
-            See `SampleWriter`.
-        keep : callable
-            Makes what keeps samples where there is no output.
 
         Raises
         ------
@@ -101,11 +96,11 @@ class RunFiles:
         """
         comm, path, kept = self._comm, self.output, self.kept
         if path is None:
-            return keep(comm, widths)
+            return Samples(comm, widths, shapes)
         with undisturbed():
             file = on_root(comm, lambda: self._begin(path, begin) if kept is None else self._go_on(path, kept, rows))
             self.run = comm.bcast(None if file is None else file.run)
-            self._writer = SampleWriter(comm, file, path, widths, units)
+            self._writer = SampleWriter(comm, file, path, widths, shapes)
         return self._writer
 
     def _begin(self, path: Path, begin: Callable[[Path], OutputFile]) -> OutputFile:

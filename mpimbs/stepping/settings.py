@@ -128,7 +128,7 @@ class SimulationSettings(EvaluationSettings):
     sample: Annotated[
         str | None,
         Setting(
-            "What samples have: q, u, pose, load, or of one body q:NAME, u:NAME, pose:NAME, load:NAME; with commas",
+            "What samples have: q, u, pose, load, power, or of one body q:NAME, u:NAME, ...; with commas",
             default="q,u",
             more="With `poses` and `loads` those of all bodies too.",
             noun="what samples have",

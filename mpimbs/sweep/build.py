@@ -314,6 +314,15 @@ def freedoms_of(steps: Integers) -> tuple[Integers, Integers]:
     return step, steps[step, FIRST_U] + np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
+def along_axes(structure: Structure, loads: Floats) -> Floats:
+    """Give the components [nu] of loads on steps [m, 6], in their frames, along the axes that each frees."""
+    step, speed = freedoms_of(structure.steps)
+    axis, found = structure.axes[speed], np.zeros(len(structure.axes))
+    sliding = structure.pitch[speed] * loads[step, (axis + 3) % 6]  # of a screw; no other has a pitch
+    found[speed] = loads[step, axis] + sliding
+    return found
+
+
 def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Integers:
     """The steps from handle 1 to a body; arguments as of `join_steps`."""
     if np.array_equal(parent, np.arange(-1, len(parent) - 1)):

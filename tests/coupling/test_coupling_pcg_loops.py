@@ -89,8 +89,8 @@ def test_loads_of_joints_and_loops(comm: MPI.Comm) -> None:
     """What is found from the boundary values, at joints and loops that are cut."""
     system, q, u, tau = moved("andrews")
     with closing(Dynamics(system)) as alone, closing(separated(system, comm, 4, LoadSolver())) as dynamics:
-        expected, all_alone = alone.loads.joints_and_loops(q, u, tau)
-        got, loops = dynamics.loads.joints_and_loops(*parts(dynamics, q, u, tau))
+        expected, _, all_alone = alone.loads.joints_and_loops(q, u, tau)
+        got, _, loops = dynamics.loads.joints_and_loops(*parts(dynamics, q, u, tau))
         ours, scale = expected[dynamics.bodies], float(np.abs(expected).max())
         assert_close("loops", loops, all_alone, "iterated", scale=scale, comm=comm)
     assert_close("joints", got, ours, "iterated", scale=scale, comm=comm)

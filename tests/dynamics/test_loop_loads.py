@@ -48,10 +48,13 @@ def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None,
         mine = q[dynamics.gather_q.part], u[own], None if tau is None else tau[own]
         before = dynamics.accelerations(*mine)
         ours = np.empty((system.n_bodies, 6))
-        carried, loops = dynamics.loads.joints_and_loops(*mine)
+        carried, forces, loops = dynamics.loads.joints_and_loops(*mine)
         for bodies, loads in comm.allgather((dynamics.bodies, carried)):
             ours[bodies] = loads
         assert_close("accelerations after loads", dynamics.accelerations(*mine), before, "exact", comm=comm)
+    drives = dense.generalized_forces(system.columns(), q, u, tau).astype(float)
+    scale = np.abs(reference.loads).max()
+    assert_close("what drives the joints", forces, drives[own], "redundant", scale=scale, comm=comm)
     assert_close("loads of loops", loops, reference.loads, "redundant")
     tree = in_place_of_loops(system, q, u, reference.loads)
     assert_close("accelerations of the tree", dense.dense_accelerations(tree, q, u, tau), reference.udot, "redundant")

@@ -46,7 +46,7 @@ def answers(system: System, q: Array, u: Array, tau: Array, units: OtherUnits, c
     with closing(Dynamics(made, coupling=coupling)) as dynamics:
         udot = dynamics.accelerations(q, u, tau, warn=False)
         found["accelerations"] = udot / of_u * units.second
-        joints, loops = dynamics.loads.joints_and_loops(q, u, tau)
+        joints, _, loops = dynamics.loads.joints_and_loops(q, u, tau)
         found["loads"] = joints / units.load
         found["energy"] = dynamics.energy_and_momentum(q, u)[:2] / units.energy
         told = dynamics.residual(q, u, tau=tau)

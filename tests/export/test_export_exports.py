@@ -22,6 +22,7 @@ from tolerances import assert_close
 
 pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="one process reads outputs")
 KEPT: dict[str, Any] = {"every": 0.05, "poses": True, "loads": True}
+OF_THE_WHOLE = ("energy", "work", "step_size", "constraint_violation", "equation_residual")
 
 
 @pytest.fixture(params=["changing", "closed"])
@@ -126,7 +127,7 @@ def test_tables_have_names_and_units(motion: Motion, tmp_path: Path) -> None:
     force = [row for row in rows if row["name"] == f"{name} z" and row["kind"] == "force at the joint"]
     assert body.load is not None and force[0]["unit"] == "N" and [float(row["time"]) for row in force] == t.tolist()
     np.testing.assert_array_equal([float(row["value"]) for row in force], body.load[:, 5])
-    assert {row["quantity"] for row in rows} == {"q", "u", "load", "pose", "energy", "violation"}
+    assert {row["quantity"] for row in rows} == {"q", "u", "load", "pose", "violation", "loop_load", *OF_THE_WHOLE}
 
 
 def test_parquet_is_the_same_table(motion: Motion, tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_runs_that_kept_some_bodies(tmp_path: Path) -> None:
             assert list(ours.labels) == list(theirs.labels)
             np.testing.assert_array_equal(ours.values, theirs.values)
     with written(some, tmp_path, ".csv").open() as file:
-        assert {row["quantity"] for row in csv.DictReader(file)} == {"q", "load", "pose", "energy"}
+        assert {row["quantity"] for row in csv.DictReader(file)} == {"q", "load", "pose", *OF_THE_WHOLE}
     with np.load(written(some, tmp_path, ".npz")) as arrays:
         assert arrays["kept_q"].tolist() == [1, 3] and arrays["q"].shape == (3, 5)
     with pytest.raises(InputError, match="q and u of all are needed"):
@@ -185,7 +186,7 @@ def test_runs_that_kept_some_bodies(tmp_path: Path) -> None:
     [
         (".txt", (), "no format has the suffix '.txt'"),
         (".vtkhdf", ("energy",), "takes the whole run; leave energy out"),
-        (".csv", ("power",), "quantity 'power': unknown"),
+        (".csv", ("speed",), "quantity 'speed': unknown"),
     ],
 )
 def test_bad_requests(tmp_path: Path, suffix: str, texts: tuple[str, ...], message: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs import Batch, InputError, kinematics, load, simulate, system_from
+from mpimbs.dynamics.quantities import tension
 from mpimbs.files.motion import ALL, Motion, MotionSegment
-from mpimbs.files.rods import tension
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.plots.quantities import quantities
 from mpimbs.view.film import Film
@@ -48,7 +48,7 @@ def test_tension_has_one_name(tmp_path: Path) -> None:
     whole = simulate("chain:4", 0.2, extremes=True, **KEPT)
     some = simulate("chain:4", 0.2, sample="load:link2,load:link4", output=tmp_path / "some.h5", every=0.05)
     center = whole.there.system.columns().center_of_mass
-    assert np.array_equal(whole.tension, tension(whole.loads[..., 3:], center)) and whole.tension.shape == (5, 4)
+    assert np.array_equal(whole.tension, tension(whole.loads, center)) and whole.tension.shape == (5, 4)
     assert np.array_equal(some.tension, whole.tension[:, [1, 3]])
     assert np.isnan(some.there.of_all("tension")[:, [0, 2]]).all()
     (drawn,), (moment,) = (quantities(some.there, f"{name}:link4") for name in ("tension", "moment"))

@@ -34,7 +34,7 @@ def found(system: System, q: Array, u: Array, tau: Array, lanes: int) -> dict[st
     with closing(Dynamics(system, lanes=lanes)) as dynamics:
         loops = dynamics.loops
         assert loops is not None
-        joints, carried = dynamics.loads.joints_and_loops(q, u, tau)
+        joints, _, carried = dynamics.loads.joints_and_loops(q, u, tau)
         assert carried is not None
         moved = dynamics.subchain.displaced(q, 1e-4 * np.sin(np.arange(system.nu)))
         return {

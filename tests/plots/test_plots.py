@@ -10,8 +10,8 @@ from matplotlib import image
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.dynamics.quantities import tension
 from mpimbs.files.motion import Motion
-from mpimbs.files.rods import tension
 from mpimbs.model import Joint, System, system_from
 from mpimbs.plots.curves import COLOURED, NAMED
 from mpimbs.plots.motions import View, views
@@ -169,9 +169,9 @@ def test_views(gravity: tuple[float, ...], extents: tuple[float, ...], expected:
 
 
 def test_tension_is_the_pull_along_a_body() -> None:
-    force = np.array([[[1.0, 5.0, 0.0], [0.0, -3.0, 4.0], [3.0, 0.0, -4.0]]])
+    loads = np.array([[[1, 1, 1, 1.0, 5.0, 0.0], [1, 1, 1, 0.0, -3.0, 4.0], [1, 1, 1, 3.0, 0.0, -4.0]]])
     center = np.array([[0.0, -2.0, 0.0], [0.0, -0.1, 0.0], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(tension(force, center), [[5.0, -3.0, 5.0]], err_msg="pull, push, no direction")
+    np.testing.assert_allclose(tension(loads, center), [[5.0, -3.0, 5.0]], err_msg="pull, push, no direction")
 
 
 @pytest.mark.parametrize("n", [3, 40])

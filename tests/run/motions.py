@@ -33,8 +33,8 @@ class Motion(NamedTuple):
 def motion(system: System, t_end: float, comm: MPI.Comm, **settings: Any) -> tuple[Motion, Result]:
     """Simulate on all ranks of `comm`, and give all of them the samples."""
     result = simulate(system, t_end, comm, **settings)
-    samples = result.samples
-    found = Motion(*(np.array([s[k] for s in samples]) for k in range(5))) if comm.rank == 0 else None
+    names = ("t", "q", "u", "energy", "constraint_violation")
+    found = Motion(*(getattr(result, name) for name in names)) if comm.rank == 0 else None
     return comm.bcast(found), result
 
 

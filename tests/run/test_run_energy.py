@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
-from mpimbs.run.run import simulate
+from mpimbs.run.run import Result, simulate
 from mpimbs.stepping import work as work_module
 from run.motions import motion, tumbler
 from tolerances import assert_close
@@ -20,8 +20,7 @@ TIGHT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-11}
 
 def works(system: System, t_end: float, comm: MPI.Comm, **settings: Any) -> np.ndarray:
     """Work at the samples, on all ranks."""
-    samples = simulate(system, t_end, comm, **settings).samples
-    return comm.bcast(np.array([s.work for s in samples]))
+    return comm.bcast(simulate(system, t_end, comm, **settings).work)
 
 
 def falling(**joint: Any) -> System:
@@ -74,14 +73,14 @@ def test_work_of_drag_and_of_weight_given_as_a_wrench(drag: str) -> None:
 def test_energy_and_work_balance(comm: MPI.Comm) -> None:
     """Of joints of every kind, with wrenches and torques that are functions of time; and the same on one rank."""
     runs = [simulate(tumbler(damping=0.3), 1.0, c, every=0.1, **TIGHT) for c in (comm, MPI.COMM_SELF)]
-    assert runs[0].energy_error < 1e-8 < 1.0 < abs(runs[1].samples[-1].work)
-    assert runs[0].energy_change == pytest.approx(runs[0].energy_error / moved(runs[1].samples))
-    ours, alone = ([s.work for s in comm.bcast(run.samples)] for run in runs)
+    assert runs[0].energy_error < 1e-8 < 1.0 < abs(runs[1].work[-1])
+    assert runs[0].energy_change == pytest.approx(runs[0].energy_error / moved(runs[1]))
+    ours, alone = (comm.bcast(run.work) for run in runs)
     assert_close("work", ours, alone, "runs on ranks", comm=comm)
 
 
-def moved(samples: list[Any]) -> float:
-    energy, work = np.array([s.energy for s in samples]), np.array([s.work for s in samples])
+def moved(result: Result) -> float:
+    energy, work = result.energy, result.work
     return max(energy[:, 0].max(), np.abs(energy[:, 1] - energy[0, 1]).max(), np.abs(work).max())
 
 

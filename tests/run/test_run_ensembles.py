@@ -237,7 +237,7 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"t_end": None}, "`t_end` is missing"),
     "integrator": ({"integrator": "ra34"}, "integrator 'ra34'"),
-    "loads": ({"sample": "q,loads"}, "loads through joints are not kept"),
+    "loads": ({"sample": "q,loads"}, "loads are not kept of ensembles"),
     "coupling": ({"coupling": "dca"}, "`coupling` is not for ensembles"),
     "misspelt": ({"rtoll": 1.0}, "rtoll"),
     "checkpoints": ({"checkpoints": Checkpoints(steps=3)}, "a checkpoint continues an output file"),

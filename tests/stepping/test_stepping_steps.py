@@ -127,8 +127,8 @@ def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: 
         runs.append(simulate(system, 0.1, comm, every=0.02))
     assert len(looks) > 2 and looks[-1] is not None
     assert runs[0].evaluations == runs[1].evaluations
-    for a, b in zip(runs[0].samples, runs[1].samples, strict=True):
-        assert np.array_equal(a.q, b.q) and np.array_equal(a.u, b.u)
+    if comm.rank == 0:
+        assert np.array_equal(runs[0].q, runs[1].q) and np.array_equal(runs[0].u, runs[1].u)
 
 
 @pytest.mark.cases(2)

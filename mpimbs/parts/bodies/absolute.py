@@ -19,7 +19,7 @@ from mpimbs.parts.pieces import SUBCHAIN, sequence_rows
 from mpimbs.parts.sequence import SequencePlan
 from mpimbs.spatial.axes import along
 from mpimbs.spatial.vectors import motion_outward, sub6
-from mpimbs.sweep.build import NO_BODIES, Build, freedoms_of
+from mpimbs.sweep.build import NO_BODIES, Build, along_axes
 from mpimbs.sweep.motion import coordinate_rates
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING, Handles, Workspace
 
@@ -156,19 +156,10 @@ class AbsoluteBodies(Intervals):
         found: Floats = self.made.body_frame[bodies - self.whole.first]
         return found
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None) -> Floats:
-        """See `Part`: `wrenches` of bodies."""
-        made = self.made
-        loads = self.wrenches[made.body_step].reshape(-1, 2, 3)
-        return (loads @ np.swapaxes(made.body_frame, 1, 2)).reshape(-1, 6)
-
-    def forces_through_joints(
+    def joint_loads(
         self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
-    ) -> Floats:
-        """See `Part`: the same loads, on each step along the axes that it frees."""
-        s = self.made.structure
-        step, speed = freedoms_of(s.steps)
-        axis, found = s.axes[speed], np.zeros(len(s.axes))
-        sliding = s.pitch[speed] * self.wrenches[step, (axis + 3) % 6]  # of a screw; no other has a pitch
-        found[speed] = self.wrenches[step, axis] + sliding
-        return found
+    ) -> tuple[Floats, Floats]:
+        """See `Part`: `wrenches` of bodies; and these on each step along the axes that it frees."""
+        made = self.made
+        loads = self.wrenches[made.body_step].reshape(-1, 2, 3) @ np.swapaxes(made.body_frame, 1, 2)
+        return loads.reshape(-1, 6), along_axes(made.structure, self.wrenches)

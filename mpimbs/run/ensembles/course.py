@@ -6,6 +6,7 @@ They are stepped side by side in lanes where these carry them, else one after th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -21,19 +22,19 @@ from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by
 from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
-from mpimbs.files.motion import Motion, MotionSegment
+from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
-from mpimbs.files.output_layout import versions
-from mpimbs.files.sample_writer import SampleWriter
+from mpimbs.files.output_layout import lay_out, versions
+from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System
 from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.agreement import first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
-from mpimbs.run.ensembles.samples import EnsembleSamples, Rounds, lay_out_ensemble, units_of
+from mpimbs.run.ensembles.rounds import Rounds
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult, result_of
@@ -113,19 +114,18 @@ class EnsembleRun:
         self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
         own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
         self._copies = self._make(own)
-        self._rows = {name: self._selection.rows(name, own[0]) for name in self._selection.bodies}
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
-        units, count = units_of(self._selection, own[0]), self._copies.count
+        table = self._table = SampleTable(members.systems[0], self._selection, copies=members.count)
+        of_copies = [each.name for each in table.quantities if each.of_copies is not None]
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
         with self._files.setting_up():
-            self._store: EnsembleSamples | SampleWriter = self._files.open(
+            self._store = self._files.open(
                 self._begin_file,
-                {name: count * unit for name, unit in units.items()},
+                {name: self._copies.count * math.prod(table.shapes[name][1:]) for name in of_copies},
+                table.shapes,
                 [self._count],
-                units,
-                EnsembleSamples,
             )
             compiling = time.perf_counter()
             first_on_node(comm, self._compile)
@@ -159,10 +159,8 @@ class EnsembleRun:
             "ranks": self._comm.size,
             "lanes": self._copies.lanes,
         }
-        members, selection = self._members, self._selection
-        return OutputFile(
-            path, lambda file: lay_out_ensemble(file, members, told, selection), force=self._settings.force
-        )
+        given = self._members.systems[0], told, self._table
+        return OutputFile(path, lambda file: lay_out(file, *given, members=self._members), self._settings.force)
 
     def _begin(self) -> CopiesStepper | TurnStepper:
         """Make what steps this rank's copies: from their begin, or from the checkpoint."""
@@ -278,10 +276,11 @@ class EnsembleRun:
             self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         with self._timed("output"):
             q, u = stepper.state
-            own = {"q": q, "u": u, "energy": copies.energies(q, u)}
-            if "poses" in self._rows:
-                own["poses"] = np.array([pose_numbers(*copies.poses(k, q[k])) for k in range(copies.count)])
-            own = {name: self._chosen(name, values) for name, values in own.items() if name in {"energy", *self._rows}}
+            own = {}
+            for each in self._table.quantities:
+                if each.of_copies is not None:
+                    rows, found = self._table.rows[each.name], each.of_copies(copies, q, u)
+                    own[each.name] = found.copy() if rows is None else found[:, rows]
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
             mine = [k for k in gone if 0 <= k < copies.count]
             for values in own.values():
@@ -296,11 +295,6 @@ class EnsembleRun:
             self._witness.take(t, whole=self._count + 1 in (1, self._times.count))
         except (KeyboardInterrupt, SystemExit) as error:
             raise HaltError.of(error) from None
-
-    def _chosen(self, name: str, values: Floats) -> Floats:
-        """What samples keep of the copies' numbers [copies, ...]."""
-        rows = self._rows.get(name)
-        return values if rows is None else values[:, rows]
 
     def _note_failures(self) -> None:
         """Let all ranks know which copies have failed."""
@@ -388,11 +382,13 @@ class EnsembleRun:
         result.restarts = self._restarts()
         if self._witness is not None:
             result.witness = told_by_all(self._comm, self._witness)
-        if self._comm.rank == 0 and isinstance(self._store, EnsembleSamples):
+        if self._comm.rank == 0 and isinstance(self._store, Samples):
             systems, table = members.systems, members.table
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
-            kept = MotionSegment(self._store.read, lambda k: systems[k % len(systems)], lambda: self._selection.partial)
-            result.motion = Motion("in memory", [kept], members.names, parameters)
+            result.motion = Motion.in_memory(
+                self._store, [lambda k: systems[k % len(systems)]], [self._count], self._selection, members.names,
+                parameters,
+            )  # fmt: skip
         return result
 
     def _end(self, error: SimulationError | None = None, status: str = "complete") -> EnsembleResult:

@@ -15,6 +15,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import absolute_path
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import check_alike, facts_of
+from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.files.checkpoint import Kept, restart_call
 from mpimbs.files.reading import open_output
@@ -115,8 +116,8 @@ def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Sy
             raise InputError(f"`{field.name}` is not for ensembles: leave it out, or simulate the copies by themselves")
     if found.t_end is None:
         raise InputError("`t_end` is missing: simulated time")
-    if "loads" in found.selection(system).bodies:
-        raise InputError("loads through joints are not kept of ensembles: leave them out of `sample`")
+    if lost := [name for name in found.selection(system).bodies if QUANTITIES[name].of_copies is None]:
+        raise InputError(f"{' and '.join(lost)} are not kept of ensembles: leave them out of `sample`")
     check_petsc_options(found.integrator, found.accuracy, solves=False)
     return found
 

@@ -50,7 +50,7 @@ def unreadable(place: Path) -> str:
     """What is wrong with the last checkpoint, and with the samples before it."""
     try:
         header = read_header(place / CHECKPOINT)
-        kept, samples = header.get("recorder", header)["count"], read(place)
+        kept, samples = header["count"], read(place)
     except (InputError, OSError, KeyError) as error:
         return str(error)
     if (found := count_of(samples)) < kept or not all(

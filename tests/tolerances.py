@@ -97,6 +97,8 @@ TOLERANCE |= {
     "run": (1e-7, "runs with tolerances of 1e-8, or fixed steps as fine"),
     "adaptive steps": (1e-4, "runs with tolerances of 1e-6 and other steps, on numbers of order one to ten"),
     "conserved": (1e-8, "runs with tolerances of 1e-10"),
+    "joint work": (1e-6, "Simpson's rule over steps of 2 ms, or steps with tolerances of 1e-8: some 1e-8"),
+    "trapezium": (1e-4, "the trapezium over steps of 0.5 ms of motions of some 10 rad/s: h^2 / 12 times their squares"),
     "begun anew": (
         1e-3,
         "where steps of 0.01 s begin, order 1 over half of one: h^2 / 8 of accelerations of some 10 rad/s^2",

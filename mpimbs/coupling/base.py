@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -19,6 +20,14 @@ Floats = npt.NDArray[np.float64]
 def at_time(t: float) -> str:
     """Say at which time (s) something failed, for a message; nothing of what is asked for at no time."""
     return f" at t = {t:g} s" if np.isfinite(t) else ""
+
+
+@dataclass
+class CouplingState:
+    """What solutions of a coupling leave to the next: numbers, the same on all ranks, and this rank's arrays."""
+
+    numbers: dict[str, int]
+    arrays: dict[str, Floats]
 
 
 class Iterative(Protocol):
@@ -44,12 +53,12 @@ class Iterative(Protocol):
         """Estimate the condition number of the equations as last formed."""
         ...
 
-    def memory(self) -> tuple[dict[str, int], dict[str, Floats]]:
-        """What earlier solutions leave to the next: numbers, the same on all ranks, and this rank's arrays."""
+    def state(self) -> CouplingState:
+        """What earlier solutions leave to the next."""
         ...
 
-    def recall(self, numbers: dict[str, int], arrays: dict[str, Floats]) -> None:
-        """Go on from what `memory` gave; without arrays, where the parts of the ranks are others, from the numbers."""
+    def go_on(self, state: CouplingState) -> None:
+        """Go on from what others left; without arrays, where the parts of the ranks are others, from the numbers."""
         ...
 
 

@@ -61,6 +61,9 @@ class Instant(Protocol):
     def violations(self) -> Floats:
         """How far loops are from closed [loops, 2]."""
 
+    def integral(self, name: str) -> Floats:
+        """The integral of a quantity so far, of this rank's bodies, by its name."""
+
     @property
     def solution(self) -> Any:
         """Of the constraint-load equations, the `SolutionSample`."""
@@ -126,6 +129,8 @@ class Quantity:
     needs : str
         What there must be: "loops", "witness", "iterative" (a coupling that solves for constraint loads), "loads"
         (where these are asked for).
+    integral_of : str
+        Of an integral over time the quantity, with a number for each body, that is integrated.
     derived : (str, callable) or None
         The quantity from which a motion has it, and how: of rows [..., bodies, numbers] and the centers of mass of
         these bodies [bodies, 3] (m).
@@ -142,6 +147,7 @@ class Quantity:
     of_copies: Callable[[SampledCopies, Floats, Floats], Floats] | None = None
     chosen: bool = False
     needs: tuple[str, ...] = ()
+    integral_of: str = ""
     derived: tuple[str, Callable[[Floats, Floats], Floats]] | None = None
 
     @property
@@ -231,6 +237,12 @@ DECLARED = (
         "of all that drives the joint (spring, damper, torques, given motion) at its speed: what flows through it into "
         "the motion; negative where it takes energy out",
         chosen=True, take=_power, kinds=(Kind("power of the joint", "W"),),
+    ),
+    Quantity(
+        "joint_work", PER_BODY, "J",
+        "done so far by all that drives the joint: the integral of its power, by Simpson's rule over steps",
+        chosen=True, take=lambda at: at.integral("joint_work"), integral_of="power",
+        kinds=(Kind("work of the joint", "J"),),
     ),
     Quantity(
         "tension", PER_BODY, "N", "pull along each body, negative for a push", derived=("loads", tension),

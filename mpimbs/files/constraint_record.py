@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,15 @@ class SeparatedLoads(NamedTuple):
     subspaces: Floats  # [unknowns, 6]: what a load of 1 is; see `SeparatedJoints`
 
 
+@dataclass
+class ConstraintState:
+    """What samples of constraint loads leave to the next: solutions and iterations so far, and the largest numbers."""
+
+    before: tuple[int, int] = (0, 0)
+    largest_residual: float = 0.0
+    largest_condition: float = 0.0
+
+
 class ConstraintRecord:
     """Takes samples of a coupling by constraint loads; all ranks make it together and call.
 
@@ -39,12 +49,15 @@ class ConstraintRecord:
     coupling : Iterative
     system : Contents
         As the coupling's joints count its bodies.
+
+    Attributes
+    ----------
+    state : ConstraintState
     """
 
     def __init__(self, comm: MPI.Comm, coupling: Iterative, system: Contents) -> None:
         self._comm, self._coupling, self._system = comm, coupling, system
-        self._before = (0, 0)
-        self._largest = {"largest_residual": 0.0, "largest_condition": 0.0}
+        self.state = ConstraintState()
 
     def separated_loads(self) -> SeparatedLoads:
         """What the loads of all ranks act on; the same on every rank."""
@@ -54,15 +67,7 @@ class ConstraintRecord:
 
     def largest(self) -> dict[str, float]:
         """Largest residual and condition number of the samples so far."""
-        return dict(self._largest)
-
-    def memory(self) -> dict[str, Any]:
-        """What the samples so far leave to the next; `recall` takes it again."""
-        return {"before": self._before, "largest": self.largest()}
-
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self._before, self._largest = tuple(memory["before"]), dict(memory["largest"])
+        return {name: getattr(self.state, name) for name in ("largest_residual", "largest_condition")}
 
     @property
     def unknowns(self) -> int:
@@ -71,14 +76,13 @@ class ConstraintRecord:
 
     def take(self) -> SolutionSample:
         """Give the equations of the last evaluation."""
-        coupling = self._coupling
+        coupling, state = self._coupling, self.state
         found = coupling.statistics()
         now = found["solutions"], found["total_iterations"]
-        solutions, iterations = (after - before for after, before in zip(now, self._before, strict=True))
-        self._before = now
+        solutions, iterations = (after - before for after, before in zip(now, state.before, strict=True))
         residual, condition = coupling.residual(), coupling.condition()
-        for name, value in (("largest_residual", residual), ("largest_condition", condition)):
-            self._largest[name] = max(self._largest[name], value)
+        largest = max(state.largest_residual, residual), max(state.largest_condition, condition)
+        self.state = ConstraintState(now, *largest)
         return SolutionSample(
             iterations / max(solutions, 1), residual, condition, coupling.joints.solution[: self.unknowns]
         )

@@ -16,6 +16,7 @@ ranks = [0]                    # one, or each that needs the result
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,7 +28,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.model import System
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
-from mpimbs.model.text.table import CheckedTable, suggest
+from mpimbs.model.text.table import CheckedTable
 from mpimbs.model.text.toml import at, read_toml
 from mpimbs.partition.schedule import Schedule, Scheduled
 
@@ -54,6 +55,16 @@ class Joined(CheckedTable):
 
     parts: tuple[Rank, Rank] = Field(description="the numbers of two neighbours")
     ranks: tuple[Rank, ...] = Field(min_length=1, description="the ranks that do it")
+
+
+class ScheduleTable(CheckedTable):
+    """What a file says of a schedule."""
+
+    model_config = ConfigDict(title="schedule")
+
+    order: str = HEAVIEST_LAST
+    leaf: tuple[Leaf, ...] = ()
+    join: tuple[Joined, ...] = ()
 
 
 class Laid(NamedTuple):
@@ -95,23 +106,11 @@ def read_schedule(path: Path, system: System, size: int) -> Laid:
         The file can't be read, is no TOML, or no schedule of this system on these ranks; the message names file, table
         and remedy.
     """
+    given = read_toml(path, ScheduleTable)
     with at(f"{path}: "):
-        given = read_toml(path)
-        for key in given:
-            if key not in ("order", "leaf", "join"):
-                raise InputError(f"unknown key '{key}'{suggest(key, ('order', 'leaf', 'join'))}")
-        order = _order(given.get("order", HEAVIEST_LAST), system)
-        leaves = [Leaf(**table) for table in _tables(given, "leaf")]
-        bounds = _bounds(leaves, system, order)
-        owners = _owners(leaves, size)
-        return Laid(order, bounds, Schedule(owners, _joins(_tables(given, "join"), len(leaves), size)))
-
-
-def _tables(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    tables = given.get(name, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"`{name}` is no table; begin each with [[{name}]]")
-    return tables
+        order = _order(given.order, system)
+        bounds, owners = _bounds(given.leaf, system, order), _owners(given.leaf, size)
+        return Laid(order, bounds, Schedule(owners, _joins(given.join, len(given.leaf), size)))
 
 
 def _order(name: Any, system: System) -> Order:
@@ -126,7 +125,7 @@ def _order(name: Any, system: System) -> Order:
     return listed
 
 
-def _bounds(leaves: list[Leaf], system: System, order: Order) -> Integers:
+def _bounds(leaves: Sequence[Leaf], system: System, order: Order) -> Integers:
     bounds = np.concatenate(([0], np.cumsum([leaf.bodies for leaf in leaves], dtype=np.int64)))
     named = arranged(system, order)
     for number, leaf in enumerate(leaves):
@@ -145,7 +144,7 @@ def _bounds(leaves: list[Leaf], system: System, order: Order) -> Integers:
     return bounds
 
 
-def _owners(leaves: list[Leaf], size: int) -> list[int]:
+def _owners(leaves: Sequence[Leaf], size: int) -> list[int]:
     owners = [leaf.rank for leaf in leaves]
     if sorted(set(owners)) != list(range(size)):
         raise InputError(
@@ -157,12 +156,11 @@ def _owners(leaves: list[Leaf], size: int) -> list[int]:
     return owners
 
 
-def _joins(tables: list[dict[str, Any]], leaves: int, size: int) -> list[Scheduled]:
+def _joins(joins: Sequence[Joined], leaves: int, size: int) -> list[Scheduled]:
     spans = {leaf: (leaf, leaf + 1) for leaf in range(leaves)}  # of the nodes that are joined to nothing so far
     found: list[Scheduled] = []
-    for number, table in enumerate(tables):
+    for number, join in enumerate(joins):
         with at(f"join {number}: "):
-            join = Joined(**table)
             left, right = join.parts
             for part in join.parts:
                 if part not in spans:

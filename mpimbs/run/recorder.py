@@ -1,4 +1,4 @@
-"""Takes samples of a running system, and keeps them or writes them; and extremes of all steps, which samples miss."""
+"""Takes samples of a running system, and keeps them or writes them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
-from mpimbs.files.constraint_record import ConstraintRecord, SolutionSample
-from mpimbs.files.output_layout import KINETIC, MAGNITUDES
+from mpimbs.files.constraint_record import ConstraintRecord, ConstraintState, SolutionSample
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
-from mpimbs.model import JOINT_TYPES
 from mpimbs.parallel.agreement import together
+from mpimbs.parallel.reorder import Gather
 from mpimbs.parts.kinematics import pose_numbers
-from mpimbs.run.witness import Witness
+from mpimbs.run.extremes import Extremes, ExtremesState
+from mpimbs.run.integrals import Integrals, IntegralState, same_forces
+from mpimbs.run.witness import Witness, WitnessState
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.work import Balance
 
@@ -36,123 +39,6 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Peak(NamedTuple):
-    """The most extreme of all numbers of a kind."""
-
-    value: float
-    kind: str
-    unit: str
-    body: str  # of whose inboard joint it is
-    time: float  # s
-
-
-class Extremes:
-    """Takes the state after every step; all ranks make it together and call.
-
-    Parameters
-    ----------
-    dynamics : Dynamics
-    loads : bool
-        Take the joint loads too: the tension, negative for a push, and the magnitude of the moment.
-
-    Attributes
-    ----------
-    found : dict of arrays [4, n]
-        By quantity: the rows `EXTREMES` of this rank's numbers; of the kinetic energy the same on all ranks.
-    """
-
-    def __init__(self, dynamics: Dynamics, loads: bool) -> None:
-        self._dynamics = dynamics
-        subchain = dynamics.subchain
-        sizes = {"q": subchain.nq, "u": subchain.nu, KINETIC: 1}
-        sizes |= dict.fromkeys(MAGNITUDES, subchain.n_bodies) if loads else {}
-        start = np.array([np.inf, np.nan, -np.inf, np.nan])
-        self.found = {name: np.repeat(start[:, None], size, axis=1) for name, size in sizes.items()}
-
-    def take(self, t: float, q: Floats, u: Floats, kinetic: float, loads: Floats | None) -> None:
-        """Take a state, its kinetic energy (J) and joint loads [n, 6] at time `t` (s)."""
-        values: dict[str, Any] = {"q": q, "u": u, KINETIC: kinetic}
-        if loads is not None:
-            centers = self._dynamics.subchain.columns.center_of_mass
-            values |= {name: found[1](loads, centers) for name in MAGNITUDES if (found := QUANTITIES[name].derived)}
-        for name, value in values.items():
-            least, least_time, most, most_time = self.found[name]
-            for beyond, extreme, when in ((value < least, least, least_time), (value > most, most, most_time)):
-                np.copyto(extreme, value, where=beyond)
-                np.copyto(when, t, where=beyond)
-
-    def own(self) -> dict[str, Floats]:
-        """What was found, each number on one rank only: blocks of the model's order; all ranks call."""
-        order, first = self._dynamics.model_order, self._dynamics.comm.rank == 0
-        kinds = {"q": "q", "u": "u"} | dict.fromkeys(MAGNITUDES, "body")
-        return {
-            name: order[kinds[name]](rows.T).T if name in kinds else rows[:, : int(first)]
-            for name, rows in self.found.items()
-        }
-
-    def memory(self) -> tuple[list[float], dict[str, Floats]]:
-        """What the steps leave to the next: of all ranks for JSON, and this rank's vectors; `recall` takes it again."""
-        vectors = {
-            f"{'body_' if name in MAGNITUDES else ''}{name}_extreme{row}": values
-            for name, rows in self.found.items() if name != KINETIC for row, values in enumerate(rows)
-        }  # fmt: skip
-        return self.found[KINETIC][:, 0].tolist(), vectors
-
-    def recall(self, kinetic: list[float], vectors: dict[str, Floats]) -> None:
-        """Go on from what `memory` gave."""
-        self.found[KINETIC][:, 0] = kinetic
-        for name in self.memory()[1]:
-            quantity, row = name.removeprefix("body_").split("_extreme")
-            self.found[quantity][int(row)] = vectors[name]
-
-    def told(self) -> str:
-        """The largest magnitudes, and on which bodies, in a line; all ranks call."""
-        least, _, most, time = self.found[KINETIC][:, 0]
-        parts = [f"{p.kind} {p.value:.4g} {p.unit} ('{p.body}', t = {p.time:.4g} s)" for p in self.peaks()]
-        energy = f"kinetic energy {least:.4g} to {most:.4g} J (t = {time:.4g} s)"
-        return "extremes of all steps: " + ", ".join([*parts, energy])
-
-    def peaks(self) -> list[Peak]:
-        """The largest magnitude of every kind of quantity among all ranks; all ranks call."""
-        c, mine = self._dynamics.subchain.columns, {}
-        for name, offset, units in (("q", c.q_offset, "q_units"), ("u", c.u_offset, "u_units")):
-            least, least_time, most, most_time = self.found[name]
-            values = np.maximum(np.abs(least), np.abs(most))
-            times = np.where(-least > most, least_time, most_time)
-            of_numbers = _units(c.joint_type, offset, units)
-            bodies = np.repeat(np.arange(c.n), np.diff(offset))
-            for unit in _KINDS:
-                at = np.flatnonzero(of_numbers == unit)
-                if len(at):
-                    k = at[np.argmax(values[at])]
-                    mine[unit] = self._peak(values[k], _KINDS[unit], unit, bodies[k], times[k])
-        for name in MAGNITUDES:
-            if name in self.found and c.n:
-                least, least_time, most, most_time = self.found[name]
-                k = int(np.argmax(np.maximum(np.abs(least), np.abs(most))))
-                value, time = (least, least_time) if -least[k] > most[k] else (most, most_time)
-                mine[name] = self._peak(value[k], name, QUANTITIES[name].unit, k, time[k])
-        of_ranks = self._dynamics.comm.allgather(mine)
-        keys = [key for key in (*_KINDS, *MAGNITUDES) if any(key in peaks for peaks in of_ranks)]
-        return [max((p[key] for p in of_ranks if key in p), key=lambda peak: abs(peak.value)) for key in keys]
-
-    def _peak(self, value: float, kind: str, unit: str, body: int, time: float) -> Peak:
-        return Peak(float(value), kind, unit, self._dynamics.subchain.name_of(body), float(time))
-
-
-_KINDS = {"rad": "|angle|", "m": "|displacement|", "rad/s": "|angular speed|", "m/s": "|speed|"}
-
-
-def _units(joint_type: npt.NDArray[np.int8], offset: npt.NDArray[np.int64], which: str) -> npt.NDArray[np.str_]:
-    """Unit of every number of q or u; "1" of a quaternion's."""
-    found = np.full(int(offset[-1]), "1", dtype="U5")
-    for index in np.unique(joint_type):
-        units = getattr(JOINT_TYPES[index], which)
-        places = offset[:-1][joint_type == index, None] + np.arange(len(units))
-        found[places] = np.array(units, dtype="U5")
-    return found
-
-
 Store = Samples | SampleWriter
 _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 
@@ -160,7 +46,8 @@ _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 class _Instant:
     """A state at which a sample is taken; see `quantities.Instant`."""
 
-    def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float) -> None:
+    def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float, counted: bool = True) -> None:
+        self._counted = counted
         self._recorder, self._held, self.t, self.norm_error = recorder, moment.held, t, norm_error
         self._dynamics, self.q, self.u = recorder.dynamics, moment.q, moment.u
         self.columns = recorder.dynamics.subchain.columns
@@ -191,13 +78,14 @@ class _Instant:
     def _carried(self) -> CarriedLoads:
         return self._recorder.joint_loads(self.t, self.q, self.u, self._held)
 
+    def integral(self, name: str) -> Floats:
+        return self._recorder.integrals.at(name, self.t)
+
     @cached_property
     def violations(self) -> Floats:
         projection = self._recorder.projection
         assert projection is not None  # there are loops
-        found = projection.loops.violations(self.q, self.u)
-        projection.sampled.take(found)
-        return found
+        return projection.sample(self.q, self.u) if self._counted else projection.loops.violations(self.q, self.u)
 
     @property
     def residual(self) -> Floats:
@@ -211,6 +99,24 @@ class _Instant:
         if "_carried" not in vars(self):  # which evaluates the sample itself
             together(dynamics.comm, lambda: dynamics.accelerations(self.q, self.u, self._held, self.t, warn=False))
         return constraints.take()
+
+
+@dataclass
+class RecorderState:
+    """What samples leave to the next: attributes as of `Recorder`."""
+
+    count: int
+    work: float
+    balance: Balance
+    integrals: dict[str, IntegralState]
+    witness: WitnessState | None
+    constraints: ConstraintState | None
+    extremes: ExtremesState | None
+
+
+def integrals_of(table: SampleTable) -> list[Quantity]:
+    """The quantities of samples that are integrals of others."""
+    return [each for each in table.quantities if each.integral_of]
 
 
 class Recorder:
@@ -243,6 +149,9 @@ class Recorder:
     balance : Balance
         Of the energy.
     extremes : Extremes or None
+    integrals : Integrals
+    watches : bool
+        Whether every step is looked at.
     seconds : float
         Wall time spent (s).
     work : float
@@ -267,10 +176,15 @@ class Recorder:
         self.store = keep(widths)
         self.balance = Balance()
         self.extremes = Extremes(dynamics, loads) if extremes else None
-        self._watched: tuple[float, CarriedLoads | None] = (np.nan, None)  # time and loads of the last step
+        self.integrals = self._integrals({})
+        self.watches = extremes or bool(integrals_of(table))
+        self._watched: tuple[float, Any, CarriedLoads | None] = (np.nan, None, None)  # of the last look at loads
         self.count = 0
         self.seconds = 0.0
         self.work = 0.0
+
+    def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
+        return Integrals(integrals_of(self._table), lambda t, moment: _Instant(self, t, moment, 0.0), state)
 
     def _block(self, quantity: Quantity, rows: Integers | None) -> Integers | None:
         """Which rows of this rank's block are kept, of those of the whole."""
@@ -298,35 +212,65 @@ class Recorder:
         chosen, block = self._chosen[quantity.name], self.dynamics.model_order[_LIKE[quantity.of]](found)
         return block if chosen is None else block[chosen]
 
+    def now(self, quantity: Quantity, stepper: Integrator) -> Floats:
+        """Give what a sample of the state reached would have of a quantity, of the whole system; all ranks call.
+
+        Raises
+        ------
+        InputError
+            There is none of it here.
+        """
+        base = quantity if quantity.derived is None else QUANTITIES[quantity.derived[0]]
+        dynamics, there = self.dynamics, {"loops": self.projection, "witness": self.witness, "iterative": None}
+        if any(there.get(need, self) is None for need in base.needs):
+            raise InputError(f"{quantity.name}: there is none now; samples have it where {' and '.join(base.needs)} do")
+        if base.integral_of and base.name not in self.integrals.state:
+            raise InputError(f"{quantity.name}: is known where samples have it; name it in `sample`")
+        at = _Instant(self, stepper.time, stepper.at(stepper.time), stepper.norm_error, counted=False)
+        assert base.take is not None  # what follows from others has none
+        found = np.asarray(base.take(at), float)
+        if base.of in _LIKE:
+            order = dynamics.model_order[_LIKE[base.of]]
+            found = Gather(dynamics.comm, order, math.prod(base.row)).everywhere(found).reshape(-1, *base.row)
+        if quantity.derived is None:
+            return found
+        return quantity.derived[1](found, dynamics.system.columns().center_of_mass)
+
     def follow(self, before: Recorder, work: float) -> None:
         """Go on with what another one has begun, behind so much work (J), what changes of structure took away off."""
         self.count, self.balance, self.work = before.count, before.balance, before.work + work
         if self.witness is not None and before.witness is not None:
             self.witness.follow(before.witness)
+        for name, known in before.integrals.state.items():  # which other ranks may have now
+            whole = before.dynamics.gather_bodies(1).everywhere(known.value)
+            part = self.dynamics.gather_bodies(1).part
+            self.integrals.state[name] = IntegralState(whole[part].copy(), np.zeros(0))
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """What the samples so far leave to the next: for JSON, and vectors of this rank's; `recall` takes it again."""
-        kinetic, vectors = ([], {}) if self.extremes is None else self.extremes.memory()
-        return {
-            "count": self.count,
-            "balance": self.balance.memory(),
-            "constraints": None if self.constraints is None else self.constraints.memory(),
-            "kinetic": kinetic,
-            "work": self.work,
-            "witness": None if self.witness is None else self.witness.memory(),
-        }, vectors  # fmt: skip
+    @property
+    def state(self) -> RecorderState:
+        """What the samples so far leave to the next."""
+        witness, constraints, extremes = self.witness, self.constraints, self.extremes
+        return RecorderState(
+            self.count, self.work, self.balance, self.integrals.state,
+            None if witness is None else WitnessState(witness.due, witness.seen),
+            None if constraints is None else constraints.state, None if extremes is None else extremes.state,
+        )  # fmt: skip
 
-    def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
-        """Go on from what `memory` gave."""
-        self.count = memory["count"]
-        self.balance.recall(memory["balance"])
-        self.work = memory.get("work", 0.0)
-        if self.constraints is not None:
-            self.constraints.recall(memory["constraints"])
-        if self.witness is not None and memory.get("witness"):
-            self.witness.recall(memory["witness"])
-        if self.extremes is not None:
-            self.extremes.recall(memory["kinetic"], vectors)
+    def go_on(self, state: RecorderState) -> None:
+        """Go on from what other samples left."""
+        self.count, self.work, self.balance = state.count, state.work, state.balance
+        self.integrals = self._integrals(state.integrals)
+        if self.witness is not None and state.witness is not None:
+            self.witness.due, self.witness.seen = state.witness.due, state.witness.seen
+        if self.constraints is not None and state.constraints is not None:
+            self.constraints.state = state.constraints
+        if self.extremes is not None and state.extremes is not None:
+            self.extremes.go_on(state.extremes)
+
+    def begin(self, stepper: Integrator) -> None:
+        """See where an integrator begins, or goes on; all ranks call. Raises as `record`."""
+        with self._timed():
+            self.integrals.begin(stepper)
 
     def watch(self, stepper: Integrator) -> None:
         """See whether the state after a step is extreme, unless that was rejected; all ranks call.
@@ -336,21 +280,23 @@ class Recorder:
         SimulationError
             As `record`.
         """
-        if self.extremes is None or stepper.time == self._watched[0]:
+        if not self.watches:
             return
         with self._timed():
+            self.integrals.take(stepper)
             t, q, u = stepper.time, stepper.q, stepper.u
-            loads = self.joint_loads(t, q, u, stepper.held) if self._loads else None
-            self.extremes.take(t, q, u, float(self.dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
-            self._watched = t, loads
+            if self.extremes is not None and self.extremes.time != t:
+                loads = self.joint_loads(t, q, u, stepper.held) if self._loads else None
+                self.extremes.take(t, q, u, float(self.dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
 
     def joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
         """Give what joints and loops carry in a state, of the last step where that is it; all ranks call."""
-        watched, found = self._watched
-        if found is not None and watched == t:
-            return found
-        dynamics = self.dynamics
-        return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
+        watched, acted, found = self._watched
+        if found is None or watched != t or not same_forces(acted, held):
+            dynamics = self.dynamics
+            found = together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
+            self._watched = t, None if held is None else held.copy(), found
+        return found
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
+from mpimbs.base.state_tree import made_again
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept
@@ -28,9 +31,9 @@ from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.recorder import Recorder, Store
 from mpimbs.run.result import Result
-from mpimbs.run.run_events import TOGETHER, RunEvents
+from mpimbs.run.run_events import TOGETHER, EventsState, RunEvents
 from mpimbs.run.run_files import RunFiles
-from mpimbs.run.run_memory import RunMemory, RunTotals
+from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
 from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, check_speeds, check_system
 from mpimbs.run.structure_change import go_over, held_over
@@ -91,13 +94,13 @@ class Run:
         self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
         self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
         together(comm, lambda: self._events.check_coupling(settings, self._solver))
-        self._totals = RunTotals(*({}, {}) if kept is None else (kept.header["seconds"], kept.header["solutions"]))
-        header = None if kept is None else kept.header.get("events")
-        self._asked = settings
-        if header is not None:
-            self._events.recall(header["events"])
-            self._totals.recall(header["totals"])
-            self._asked = SimulationSettings.of(header["asked"])
+        self._asked, self._totals = settings, RunTotals()
+        if kept is not None:
+            known = kept.header["state"]
+            self._totals = made_again(RunTotals, known["totals"], {})
+            if known["events"] is not None:
+                self._events.go_on(made_again(EventsState, known["events"], {}))
+                self._asked = SimulationSettings.of(known["asked"])
         self._segment = segment = self._events.segment(comm, settings, self._solver)
         self._check_integrator()
         self._first = self._initial() if kept is None else None
@@ -146,7 +149,7 @@ class Run:
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
         given = self._events.system, told, self._table, settings.extremes, self._separated
-        count = 0 if self._kept is None else self._kept.header["recorder"]["count"]
+        count = 0 if self._kept is None else self._kept.header["count"]
         return self.files.open(
             lambda path: OutputFile(path, lambda file: lay_out(file, *given), settings.force),
             widths,
@@ -177,6 +180,10 @@ class Run:
         """What integrates now."""
         assert self._stepper is not None  # `begin` has made it
         return self._stepper
+
+    def quantity(self, quantity: Quantity) -> Floats:
+        """Give what a sample of now would have of a quantity, of the whole system; all ranks call."""
+        return self._recorder.now(quantity, self.stepper)
 
     @property
     def held(self) -> Floats | None:
@@ -289,20 +296,20 @@ class Run:
             spent = time.perf_counter() - began + evaluating - sum(self._segment.seconds().values())
             self._seconds["set-up"], self._made = self._seconds["set-up"] + spent, self._made + spent
             self._events.watch(self.dynamics, self._stepper)
+            self._recorder.begin(self._stepper)
             self._recorder.watch(self._stepper)
             self._record(0.0)
             return
-        header, vectors = self._kept.header, self._memory.recall()
-        q, u = vectors.pop("q"), vectors.pop("u")
-        if "u_held" in vectors:
-            self._held = self.dynamics.gather_u.everywhere(vectors.pop("u_held"))
-        memory = StepMemory(**header["steps"], vectors=vectors)
-        self._recorder.recall(header["recorder"], vectors)
+        state = self._memory.recall()
+        if state.u_held is not None:
+            self._held = self.dynamics.gather_u.everywhere(state.u_held)
+        self._recorder.go_on(state.recorder)
         self._next = self._times.at(self._recorder.count)
-        self._stepper = self._integrator(q, u, memory)
-        if header.get("events") is not None:
-            self._events.watch(self.dynamics, self._stepper, signs=header["events"]["events"]["signs"])
-        self.dynamics.evaluations = header["evaluations"]
+        self._stepper = self._integrator(state.q, state.u, state.steps)
+        self._recorder.begin(self._stepper)
+        if state.events is not None:
+            self._events.watch(self.dynamics, self._stepper, signs=state.events.signs)
+        self.dynamics.evaluations = state.evaluations
 
     def _record(self, t: float) -> None:
         """Take the sample of a time (s), which is reached, or was in the last step."""
@@ -337,7 +344,7 @@ class Run:
         target = min(t, self._times.t_end) if stepper.between else sample if sample <= (1.0 + TOGETHER) * t else t
         events = self._events
         goal = events.next_goal(target) if events.any else target
-        alone = not several or events.watching or self._recorder.extremes is not None
+        alone = not several or events.watching or self._recorder.watches
         most = 1 if alone else self._keeper.steps_left(stepper.steps)
         there = stepper.step_towards(goal, (1.0 - TOGETHER) * sample, most)
         happening, passed = events.happening(stepper) if events.any else ([], [])
@@ -378,16 +385,15 @@ class Run:
         if self._held is not None:
             self._held = held_over(before.dynamics.system, after.dynamics.system, self._held, happening)
         stepper.close()
-        before.dynamics.close()
         after.dynamics.evaluations = evaluations
         self._memory = RunMemory(events.system, after.dynamics, after.settings, self.files)
         self._recorder = self._make_recorder(self._open_segment)
         self._recorder.follow(recorder, work)
+        before.dynamics.close()
         after.compile()
-        self._stepper = stepper = self._integrator(
-            q, u, memory.of_another(work=[], projection=self._totals.loops or None)
-        )
+        self._stepper = stepper = self._integrator(q, u, memory.of_another(work=[], projection=self._totals.loops))
         stepper.requests = requests
+        self._recorder.begin(stepper)
         events.watch(after.dynamics, stepper, passed)
         self._made = time.perf_counter()
         self._seconds = {"events": self._made - began - after.compiling, "compile": after.compiling}
@@ -408,12 +414,15 @@ class Run:
 
     def save(self) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""
-        events = None
-        if self._events.any:
-            totals, asked = self._totals.memory(), self._asked.data()
-            events = {"events": self._events.memory(), "totals": totals, "asked": asked}
-        solutions = self._totals.solutions_left(self._segment)
-        return self._memory.write(self.stepper, self._recorder, self._spent(), solutions, events)
+        stepper, events, segment = self.stepper, self._events, self._segment
+        self._recorder.store.sync()  # its samples come first
+        solutions = self._totals.solutions_left(segment)
+        totals = replace(self._totals, seconds=self._spent(), solutions_before=solutions)
+        given = stepper.memory(), self._recorder.state, totals, segment.dynamics.evaluations
+        state = RunState(stepper.q, stepper.u, stepper.held, *given)
+        if events.any:
+            state.events, state.asked = events.state, self._asked.data()
+        return self._memory.write(state)
 
     def _spent(self) -> dict[str, float]:
         """Wall time by phase of this rank so far, of the segments and the parts of the run before too (s)."""

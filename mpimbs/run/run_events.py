@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,31 @@ TOGETHER = 1e-12  # of times: events and samples that are so near come together
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
 OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else
+
+
+@dataclass
+class EventsState:
+    """What the events of a run leave to those that follow.
+
+    Attributes
+    ----------
+    structures : list of Connections
+        What there was, one after the other.
+    done : int
+        Events in time that have happened.
+    moments : list of float
+        When those by functions have (s).
+    happened : list of dict
+        See `RunEvents`.
+    signs : list of int, optional
+        Of the functions.
+    """
+
+    structures: list[Connections]
+    done: int
+    moments: list[float]
+    happened: list[dict[str, Any]]
+    signs: list[int] | None
 
 
 class RunEvents:
@@ -195,21 +220,16 @@ class RunEvents:
         _, *others = self._structures
         return [lambda _: self.system, *(lambda _, now=now: connected(self.system, now) for now in others)]
 
-    def memory(self) -> dict[str, Any]:
-        """What the events so far leave to those that follow, for JSON; `recall` takes it again."""
-        return {
-            "structures": self._structures, "done": self._done, "moments": self._moments,
-            "happened": self.happened, "signs": None if self._watch is None else self._watch.signs.tolist(),
-        }  # fmt: skip
+    @property
+    def state(self) -> EventsState:
+        """What the events so far leave to those that follow."""
+        signs = None if self._watch is None else self._watch.signs.tolist()
+        return EventsState(self._structures, self._done, self._moments, self.happened, signs)
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self._structures = [
-            Connections(tuple(cut), tuple(loops), tuple((name, tuple(frame)) for name, frame in next(iter(kept), [])))
-            for cut, loops, *kept in memory["structures"]  # of earlier versions without
-        ]
-        self.now = self._structures[-1]
-        self._done, self._moments, self.happened = memory["done"], memory["moments"], memory["happened"]
+    def go_on(self, state: EventsState) -> None:
+        """Go on from what others left."""
+        self._structures, self._done, self._moments = state.structures, state.done, state.moments
+        self.now, self.happened = self._structures[-1], state.happened
 
 
 def _for_all(settings: SimulationSettings) -> SimulationSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,56 +11,59 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.sizes import tuned
+from mpimbs.base.state_tree import made_again, taken_apart
+from mpimbs.coupling.base import CouplingState
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.quantities import OF_JOINTS
 from mpimbs.files.checkpoint import read_vectors, restart_call, write_checkpoint
 from mpimbs.files.output_layout import versions
 from mpimbs.model import System, system_text
 from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.reorder import Reorder
-from mpimbs.run.recorder import Recorder
+from mpimbs.run.recorder import Recorder, RecorderState
+from mpimbs.run.run_events import EventsState
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.integrator import Integrator
-from mpimbs.stepping.projection import KINDS, UNTOLD, Projection
+from mpimbs.stepping.projection import KINDS, ProjectionState
 from mpimbs.stepping.settings import SimulationSettings
+from mpimbs.stepping.step_memory import StepMemory
 
 Floats = npt.NDArray[np.float64]
 
 
+@dataclass
 class RunTotals:
     """Adds up what segments leave.
 
-    Parameters
-    ----------
-    seconds, solutions : dict
-        What a checkpoint has of them; `solutions` as `solutions_left` gave it.
-
     Attributes
     ----------
-    begins : list of int
-        How many samples there were at the begin of each segment; the first 0.
     seconds : dict of str to float
         Wall time by phase (s).
-    loops : dict
-        What `Projection.memory` gave last.
+    solutions_before : dict of str to float
+        Of the constraint loads of the segments before.
+    begins : list of int
+        How many samples there were at the begin of each segment; the first 0.
+    loops : ProjectionState, optional
+        What projections have left last.
+    told : list of str
+        Extremes of the segments before.
     """
 
-    def __init__(self, seconds: dict[str, float], solutions: dict[str, float]) -> None:
-        self.begins = [0]
-        self.seconds = seconds
-        self.loops: dict[str, Any] = {}
-        self._solutions = solutions
-        self._peaks: list[str] = []
+    seconds: dict[str, float] = field(default_factory=dict)
+    solutions_before: dict[str, float] = field(default_factory=dict)
+    begins: list[int] = field(default_factory=lambda: [0])
+    loops: ProjectionState | None = None
+    told: list[str] = field(default_factory=list)
 
     def take(self, segment: RunSegment, recorder: Recorder, time: float, seconds: dict[str, float]) -> None:
         """Take a segment that ends at a time (s); all ranks call."""
         self.begins.append(recorder.count)
         self.seconds = seconds
-        self._solutions = self.solutions(segment)
+        self.solutions_before = self.solutions(segment)
         if segment.projection is not None:
-            self.loops = {**segment.projection.memory(), "singular": Projection.NOT_SINGULAR}
+            self.loops = segment.projection.state.behind_a_change()
         if recorder.extremes is not None:
-            self._peaks.append(f"to t = {time:.6g} s, {recorder.extremes.told()}")
+            self.told.append(f"to t = {time:.6g} s, {recorder.extremes.told()}")
 
     def rows(self, count: int) -> list[int]:
         """How many samples each segment has, of so many in all."""
@@ -69,44 +73,62 @@ class RunTotals:
     def solutions(self, segment: RunSegment) -> dict[str, float]:
         """Of the constraint loads of the segments so far, and of another one."""
         now = segment.solutions()
-        if not self._solutions or not now:
-            return now or self._solutions
+        if not self.solutions_before or not now:
+            return now or self.solutions_before
         joined = {}
         for name, value in now.items():
-            before = self._solutions[name]
+            before = self.solutions_before[name]
             summed = name in ("solutions", "total_iterations", "factorizations", "unfinished")
             joined[name] = before + value if summed else max(before, value)
         return joined
 
     def solutions_left(self, segment: RunSegment) -> dict[str, float]:
         """Of the constraint loads, what a checkpoint keeps: of a segment only where its coupling keeps nothing."""
-        return self._solutions if segment.constraints is not None else self.solutions(segment)
+        return self.solutions_before if segment.constraints is not None else self.solutions(segment)
 
     def told_loops(self, segment: RunSegment) -> dict[str, Any]:
         """What a result tells of the loops, of the segment now and of those before."""
         if segment.projection is not None:
             return segment.projection.told()
-        if not self.loops:
-            return {}
-        named = {name: value for name, value in self.loops.items() if name not in UNTOLD}
         settings = segment.settings
-        return {"projection": settings.projection or KINDS[0], "stabilisation": settings.stabilisation, **named}
+        return {} if self.loops is None else self.loops.told(settings.projection or KINDS[0], settings.stabilisation)
 
     def peaks(self, recorder: Recorder) -> str:
         """The extremes of all segments, in lines; all ranks call."""
         last = [] if recorder.extremes is None else [recorder.extremes.told()]
-        return "\n".join([*self._peaks, *last])
-
-    def memory(self) -> dict[str, Any]:
-        """For JSON; `recall` takes it again."""
-        return {"begins": self.begins, "loops": self.loops, "peaks": self._peaks}
-
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self.begins, self.loops, self._peaks = memory["begins"], memory["loops"], memory["peaks"]
+        return "\n".join([*self.told, *last])
 
 
-_COUPLING = "coupling_"  # begins the names of what is the coupling's
+@dataclass
+class RunState:
+    """What a run leaves to the one that goes on from it.
+
+    Attributes
+    ----------
+    q, u : array [nq], [nu]
+        This rank's part of the state.
+    u_held : array [nu], optional
+        Forces on joints on top of the model's (N m, N).
+    steps, recorder, totals, events, coupling
+        What these leave.
+    evaluations : int
+    asked : dict, optional
+        Where there are events, the settings as they were asked for.
+    """
+
+    q: Floats
+    u: Floats
+    u_held: Floats | None
+    steps: StepMemory
+    recorder: RecorderState
+    totals: RunTotals
+    evaluations: int
+    events: EventsState | None = None
+    asked: dict[str, Any] | None = None
+    coupling: CouplingState | None = None
+
+
+_COUPLING, _EXTREMES = "coupling/", "recorder/extremes/rows/"  # begin paths of arrays
 
 
 class RunMemory:
@@ -125,69 +147,45 @@ class RunMemory:
     def __init__(self, system: System, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
         self._system, self._dynamics, self._settings, self._files = system, dynamics, settings, files
 
-    def write(
-        self,
-        stepper: Integrator,
-        recorder: Recorder,
-        seconds: dict[str, float],
-        solutions: dict[str, float],
-        events: dict[str, Any] | None,
-    ) -> str | None:
-        """Write a checkpoint of the state after the last step; gives the reason why not.
-
-        Parameters
-        ----------
-        stepper : Integrator
-        recorder : Recorder
-        seconds : dict
-            Wall time spent so far, by phase (s).
-        solutions : dict
-            As of `RunTotals.solutions_left`.
-        events : dict or None
-            What goes beyond the segment, where there are events: for JSON.
-        """
+    def write(self, state: RunState) -> str | None:
+        """Write a checkpoint of a state, beside what its coupling leaves; gives the reason why not. All ranks call."""
         files, dynamics = self._files, self._dynamics
         assert files.place is not None
-        recorder.store.sync()  # its samples come first
-        memory = stepper.memory()
-        samples, extremes = recorder.memory()
-        own = {"q": stepper.q, "u": stepper.u, **memory.vectors, **extremes}
-        if stepper.held is not None:
-            own["u_held"] = stepper.held
-        vectors = {name: self._order(name)(part) for name, part in own.items()}
-        steps = memory._asdict()
-        del steps["vectors"]
-        coupling = None
         if (iterative := dynamics.coupling.iterative) is not None:
-            coupling, arrays = iterative.memory()
-            vectors |= {f"{_COUPLING}{name}": values for name, values in arrays.items()}
-        header = self._unchanging | {
-            "time": memory.time, "steps": steps, "evaluations": dynamics.evaluations, "coupling": coupling,
-            "recorder": samples, "seconds": seconds, "solutions": solutions, "events": events,
-        } if dynamics.comm.rank == 0 else {}  # fmt: skip
+            state.coupling = iterative.state()
+        plain, arrays = taken_apart(state)
+        vectors = {
+            path: part if path.startswith(_COUPLING) else self._order(path)(part) for path, part in arrays.items()
+        }
+        header = self._unchanging | {"time": state.steps.time, "count": state.recorder.count, "state": plain}
         return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
 
-    def recall(self) -> dict[str, Floats]:
-        """This rank's part of the vectors of the checkpoint; what the coupling has kept is given back to it."""
+    def recall(self) -> RunState:
+        """Give this rank's part of the state of the checkpoint; what the coupling has left is given back to it."""
         dynamics, kept = self._dynamics, self._files.kept
         assert kept is not None
-        header = kept.header
-        same = self._partition() == header["partition"]
-        counts = {}
-        for name, parts in header["parts"].items():
-            if not name.startswith(_COUPLING):
-                counts[name] = self._order(name).count
-            elif same:
-                counts[name] = parts[dynamics.comm.rank]
-        vectors = read_vectors(kept.file, counts, dynamics.comm)
-        arrays = {k.removeprefix(_COUPLING): vectors.pop(k) for k in counts if k.startswith(_COUPLING)}
-        if (iterative := dynamics.coupling.iterative) is not None:
-            iterative.recall(header["coupling"], arrays)
-        return {name: self._order(name).back(block) for name, block in vectors.items()}
+        header, plain, counts = kept.header, kept.header["state"], {}
+        if self._partition() != header["partition"] and plain["coupling"] is not None:
+            plain = plain | {"coupling": plain["coupling"] | {"arrays": {}}}
+        for path, parts in header["parts"].items():
+            if not path.startswith(_COUPLING):
+                counts[path] = self._order(path).count
+            elif plain["coupling"]["arrays"]:
+                counts[path] = parts[dynamics.comm.rank]
+        arrays = {
+            path: part if path.startswith(_COUPLING) else self._order(path).back(part)
+            for path, part in read_vectors(kept.file, counts, dynamics.comm).items()
+        }
+        state = made_again(RunState, plain, arrays)
+        if (iterative := dynamics.coupling.iterative) is not None and state.coupling is not None:
+            iterative.go_on(state.coupling)
+        return state
 
-    def _order(self, name: str) -> Reorder:
-        """How a vector of a checkpoint comes into the model's order: its name begins with that of what it is like."""
-        return self._dynamics.model_order[name.partition("_")[0]]
+    def _order(self, path: str) -> Reorder:
+        """How a vector of a checkpoint comes into the model's order: its path tells what it is like."""
+        name = path.removeprefix(_EXTREMES).partition("/")[0] if path.startswith(_EXTREMES) else path.rpartition("/")[2]
+        like = name.partition("_")[0]
+        return self._dynamics.model_order[like if like in OF_JOINTS else "body"]
 
     def going_on(self) -> str:
         """How the run is continued, for a message."""

@@ -20,10 +20,11 @@ from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.places import absolute_path, check_new, replacing
 from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.quantities import CALLED, PER_BODY
 from mpimbs.files.checkpoint import Kept
 from mpimbs.model import System
+from mpimbs.model.text.table import suggest
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
-from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
@@ -216,24 +217,31 @@ class Simulation:
 
     def poses(self, *bodies: str) -> Floats:
         """Give position (m) and quaternion w x y z of bodies in the world [n, 7]: of those named, or of all."""
-        stepper, dynamics = self._going().stepper, self._run.dynamics
-        rotations, positions = dynamics.poses(stepper.q, stepper.u)
-        return self._of_bodies(pose_numbers(rotations, positions), bodies)
+        return self.quantity("poses", *bodies)
 
     def loads(self, *bodies: str) -> Floats:
         """Give the loads on bodies through their inboard joints [n, 6]: of those named, or of all.
 
         As of `Dynamics.joint_loads`: moment (N m), then force (N), in body frame components; one more evaluation.
         """
-        stepper, dynamics = self._going().stepper, self._run.dynamics
-        return self._of_bodies(dynamics.joint_loads(stepper.q, stepper.u, stepper.held, stepper.time), bodies)
+        return self.quantity("loads", *bodies)
 
-    def _of_bodies(self, own: Floats, bodies: tuple[str, ...]) -> Floats:
-        """Rows of bodies, of which this rank has some."""
-        numbers = [self.system.index_of(name) for name in bodies]
-        width = own.shape[1]
-        whole = self._run.dynamics.gather_bodies(width).everywhere(own).reshape(-1, width)
-        return whole[numbers] if bodies else whole
+    def quantity(self, name: str, *bodies: str) -> Floats:
+        """Give what a sample of now would have of a quantity, by any of its names, such as `power` or `energy`.
+
+        Of those of bodies rows of the ones named, or of all; whether samples have it or not. All ranks call.
+
+        Raises
+        ------
+        InputError
+            There is no such quantity or body, or the system has none of it.
+        """
+        run, found = self._going(), CALLED.get(name)
+        if found is None or (bodies and found.of != PER_BODY):
+            what = "is not of bodies" if found else f"unknown{suggest(name, CALLED)}"
+            raise InputError(f"quantity {name!r}: {what}")
+        whole = run.quantity(found)
+        return whole[[self.system.index_of(body) for body in bodies]] if bodies else whole
 
     def advance(self, t: float) -> None:
         """Simulate to a time (s); the last step before it is shortened so that it is hit.

@@ -8,7 +8,8 @@ takes an evaluation, and sweeps without lanes that take as long as some four of 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,8 +36,8 @@ class CopiesWitness(Protocol):
     def take(self, t: float, whole: bool) -> None:
         """Check the copies whose turn it is at a time (s), the first, the last or another; what is wrong ends there."""
 
-    def memory(self) -> list[dict[str, Any]]:
-        """For JSON; another one goes on from it."""
+    def states(self) -> list[WitnessState]:
+        """What another one goes on from."""
 
     def seen(self) -> tuple[Seen, int]:
         """What was found so far, and of how many copies."""
@@ -51,19 +52,19 @@ class LaneWitness:
         What steps them.
     names : sequence of str
         What they are called.
-    memories : sequence of dict
-        Go on from what others gave by `memory`.
+    known : sequence of WitnessState
+        Go on from those of others.
     """
 
-    def __init__(self, stepper: CopiesStepper, names: Sequence[str], memories: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, stepper: CopiesStepper, names: Sequence[str], known: Sequence[WitnessState]) -> None:
         self._stepper, self._names = stepper, names
         self._seen, self._paid = Seen(), 0  # checks for which evaluations stand
-        self._asked = sum(memory["asked"] for memory in memories)  # in rotation
-        for memory in memories:
-            self._seen.join(Seen.of(memory))
+        self._asked = sum(state.due for state in known)  # in rotation
+        for state in known:
+            self._seen.join(state.seen)
 
-    def memory(self) -> list[dict[str, Any]]:
-        return [{"asked": self._asked, **self._seen.told()}]
+    def states(self) -> list[WitnessState]:
+        return [WitnessState(self._asked, deepcopy(self._seen))]
 
     def seen(self) -> tuple[Seen, int]:
         return self._seen, min(self._asked, len(self._names))
@@ -87,20 +88,18 @@ class LaneWitness:
 
 
 class TurnWitness:
-    """Checks copies that are stepped one after the other; arguments as of `LaneWitness`, the memories of each copy."""
+    """Checks copies that are stepped one after the other; arguments as of `LaneWitness`, the states of each copy."""
 
-    def __init__(self, stepper: TurnStepper, names: Sequence[str], memories: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, stepper: TurnStepper, names: Sequence[str], known: Sequence[WitnessState]) -> None:
         self._stepper, self._names = stepper, names
         self._dynamics = [segment.dynamics for segment in stepper.copies.segments]
         self._own = [Witness(dynamics) for dynamics in self._dynamics]
-        for own, dynamics, memory in zip(self._own, self._dynamics, memories, strict=False):
-            own.recall({**memory, "due": memory["due"] + dynamics.evaluations})
+        for own, dynamics, state in zip(self._own, self._dynamics, known, strict=False):
+            own.due, own.seen = state.due + dynamics.evaluations, state.seen
 
-    def memory(self) -> list[dict[str, Any]]:
-        found = [own.memory() for own in self._own]
-        for memory, dynamics in zip(found, self._dynamics, strict=True):
-            memory["due"] -= dynamics.evaluations
-        return found
+    def states(self) -> list[WitnessState]:
+        pairs = zip(self._own, self._dynamics, strict=True)
+        return [WitnessState(own.due - dynamics.evaluations, deepcopy(own.seen)) for own, dynamics in pairs]
 
     def seen(self) -> tuple[Seen, int]:
         found = Seen()
@@ -117,12 +116,12 @@ class TurnWitness:
 
 
 def make_witness(
-    stepper: CopiesStepper | TurnStepper, names: Sequence[str], memories: Sequence[Mapping[str, Any]]
+    stepper: CopiesStepper | TurnStepper, names: Sequence[str], known: Sequence[WitnessState]
 ) -> CopiesWitness:
     """Make what checks copies; see `LaneWitness`."""
     if isinstance(stepper, TurnStepper):
-        return TurnWitness(stepper, names, memories)
-    return LaneWitness(stepper, names, memories)
+        return TurnWitness(stepper, names, known)
+    return LaneWitness(stepper, names, known)
 
 
 def told_by_all(comm: MPI.Comm, own: CopiesWitness) -> dict[str, Any]:
@@ -159,13 +158,6 @@ class Seen:
     dropped: tuple[int, str, float] = (0, "", 0.0)
     masses: float = 1.0
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Seen:
-        """What `told` gave, or that of an earlier version."""
-        known: dict[str, Any] = {name: told[name] for name in cls.__dataclass_fields__ if name in told}
-        known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-        return cls(**known)
-
     def take(self, found: Residual, t: float, of: str = "") -> None:
         """Take what a check at a time (s) found; `of` as in `join`."""
         own = Seen(
@@ -192,6 +184,21 @@ class Seen:
         return {"checks": self.checks, "masses": self.masses, **found}
 
 
+@dataclass
+class WitnessState:
+    """What a witness leaves to another one.
+
+    Attributes
+    ----------
+    due : int
+        At how many evaluations the next sample is checked; of copies side by side, how many were asked for.
+    seen : Seen
+    """
+
+    due: int
+    seen: Seen
+
+
 class Witness:
     """Checks samples of a running system; all ranks make it together and call.
 
@@ -201,6 +208,8 @@ class Witness:
 
     Attributes
     ----------
+    due : int
+        At how many evaluations the next sample is checked.
     seen : Seen
     seconds : float
         Wall time spent, but for evaluations (s).
@@ -208,7 +217,7 @@ class Witness:
 
     def __init__(self, dynamics: Dynamics) -> None:
         self._dynamics = dynamics
-        self._due = 0  # evaluations
+        self.due = 0  # evaluations
         self.seen, self.seconds = Seen(), 0.0
 
     @property
@@ -225,11 +234,11 @@ class Witness:
             On all ranks: they are wrong.
         """
         dynamics = self._dynamics
-        if dynamics.evaluations < self._due and not last:
+        if dynamics.evaluations < self.due and not last:
             return
         began, evaluating = time.perf_counter(), sum(dynamics.seconds().values())
         found: Residual = together(dynamics.comm, lambda: dynamics.residual(q, u, tau=held, t=t))
-        self._due = dynamics.evaluations + BETWEEN
+        self.due = dynamics.evaluations + BETWEEN
         self.seen.take(found, t)
         self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
         if wrong := found.judged(dynamics.coupling):
@@ -238,18 +247,6 @@ class Witness:
     def follow(self, before: Witness) -> None:
         """Go on with what another one has seen, of the structure before: the next sample is checked."""
         self.seen, self.seconds = before.seen, before.seconds
-
-    def memory(self) -> dict[str, Any]:
-        """For JSON; `recall` takes it again."""
-        loops = self._dynamics.loops
-        return {"due": self._due, "refining": loops is not None and loops.refining, **self.seen.told()}
-
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self._due = memory["due"]
-        if self._dynamics.loops is not None:
-            self._dynamics.loops.refining = memory.get("refining", False)
-        self.seen = Seen.of(memory)
 
 
 def witness_told(found: dict[str, Any]) -> str:

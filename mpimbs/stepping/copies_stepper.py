@@ -7,7 +7,9 @@ that no step suits is left behind where it was: the others go on without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +19,32 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
 from mpimbs.stepping.explicit_steps import ExplicitSteps
 from mpimbs.stepping.schemes import Accuracy
-from mpimbs.stepping.step_memory import RATES
+from mpimbs.stepping.step_memory import RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-14  # of times
 BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tried next
+
+
+@dataclass
+class CopyMemory:
+    """The memory that the steps of a copy, or of copies side by side, leave to the next.
+
+    Attributes
+    ----------
+    sizes : StepSizes
+        Of those side by side.
+    taken : list of int
+        Of a copy by itself, its steps, rejected ones and evaluations.
+    steps : StepMemory, optional
+        Of a copy by itself, beside these and its vectors.
+    """
+
+    sizes: StepSizes = field(default_factory=StepSizes)
+    taken: list[int] = field(default_factory=list)
+    steps: StepMemory | None = None
 
 
 class EnsembleMemory(NamedTuple):
@@ -33,8 +54,8 @@ class EnsembleMemory(NamedTuple):
     ----------
     time : float
         Reached (s).
-    told : list
-        What a stepper tells of itself, for JSON.
+    told : list of CopyMemory
+        One of all copies side by side; of others one each.
     vectors : dict of arrays [copies, n]
         Among them the states, `q` and `u`.
     left : array of bool [copies]
@@ -42,7 +63,7 @@ class EnsembleMemory(NamedTuple):
     """
 
     time: float
-    told: list[Any]
+    told: list[CopyMemory]
     vectors: dict[str, Floats]
     left: npt.NDArray[np.bool_]
 
@@ -98,7 +119,7 @@ class CopiesStepper:
         self.failed: dict[int, tuple[float, str]] = {}
         self._trouble: dict[int, str] = {}  # of functions, in the step
         self.steps = self.rejected = self.evaluations = 0
-        self.sizes = StepSizes(None if memory is None else memory.told[0])  # of rank 0, which tells of them
+        self.sizes = StepSizes() if memory is None else memory.told[0].sizes  # of rank 0, which tells of them
         self._room = np.empty_like(whole)
         if memory is not None:
             self._give_up(memory.left)
@@ -160,7 +181,7 @@ class CopiesStepper:
         _, q, u = self._steps.state
         return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
-    def memory(self) -> tuple[list[Any], dict[str, Floats]]:
+    def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
         """What the next step takes from those before it: `told` and `vectors` of `EnsembleMemory`."""
         count, (q, u) = self.copies.count, self.state
         vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size)}
@@ -169,7 +190,7 @@ class CopiesStepper:
             rates = np.full(q.size + u.size, np.nan)
         parts = rates[: self._end], rates[self._end :]
         vectors |= {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
-        return [self.sizes.memory()], vectors
+        return [CopyMemory(deepcopy(self.sizes))], vectors
 
     def _smallest(self, memory: EnsembleMemory) -> float:
         """The smallest of the steps (s) that copies would take, which may come from several ranks."""

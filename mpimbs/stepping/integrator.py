@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,14 +127,16 @@ class Integrator(ABC):
         self.requests = 0
         self._acted = NOTHING
         self._vectors = {} if memory is None else memory.vectors
-        self.sizes = StepSizes(None if memory is None else memory.sizes)
+        self.sizes = StepSizes() if memory is None else deepcopy(memory.sizes)
         self._crawl = Crawl()
         self._began_at = time if memory is None else memory.time
         if wrong := wrong_motion(dynamics, self._began_at):
             raise SimulationError(f"at t = {self._began_at:g} s {wrong}")
         self._probe: StabilityProbe | None = None
-        if self._projection is not None and memory is not None and memory.projection:
-            self._projection.recall(memory.projection)
+        if memory is not None and memory.projection is not None and self._projection is not None:
+            self._projection.go_on(memory.projection)
+        if memory is not None and memory.refining is not None and dynamics.loops is not None:
+            dynamics.loops.refining = memory.refining
 
     @property
     def _known_rates(self) -> Floats | None:
@@ -320,20 +323,22 @@ class Integrator(ABC):
     def memory(self) -> StepMemory:
         """What the next step takes from those before it; all ranks call."""
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
-        probe, vectors = ({}, {}) if self._probe is None else self._probe.memory()
         begins, more = self._kept()
+        vectors: dict[str, Floats] = {}
         for (q_name, u_name), values in begins:
             vectors |= {q_name: values[: self._nq], u_name: values[self._nq : self._end]}
         work: list[list[float]] = []
         if self._has_power:
             numbers = [float(values[self._end]) for _, values in begins] or [0.0]
             work = self._dynamics.comm.allgather([float(self._state[self._end]), *numbers])
-        taken = self.steps, self.rejected
-        loops = None if self._projection is None else self._projection.memory()
-        found = StepMemory(
-            self.time, self.step_size, *taken, norm_error, work, self.sizes.memory(), probe, vectors, loops
-        )
-        return found._replace(**more)
+        probe = None if self._probe is None else self._probe.state
+        projection = None if self._projection is None else self._projection.state
+        loops = self._dynamics.loops
+        refining = None if loops is None else loops.refining
+        return StepMemory(
+            self.time, self.step_size, self.steps, self.rejected, norm_error, work, deepcopy(self.sizes), probe,
+            vectors, projection, refining=refining, **more,
+        )  # fmt: skip
 
     def _look_at_rates(self) -> None:
         """Keep whether an evaluation was not finite, of those that are at hand."""

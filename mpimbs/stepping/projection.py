@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +34,6 @@ SINGULAR = 100.0  # how much more than usual violations are amplified
 LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
 FORGOTTEN = 0.02  # of what was usual, at each step
 SMALLEST = np.finfo(float).tiny
-UNTOLD = ("singular", "wound")  # of `memory`, what a result does not tell
 TOLERANCE = 1e-9  # rad, and of the size of a loop: how far positions to begin with may be from closed
 
 
@@ -44,26 +45,48 @@ class Moved(NamedTuple):
     amount: float
 
 
-class Worst:
-    """The largest violation of any loop so far, in positions and in velocities.
+Violations = dict[str, tuple[float, str]]  # by `KINDS` the largest (m and rad together; per s) and the name of the loop
 
-    Parameters
+
+@dataclass
+class ProjectionState:
+    """What a projection has seen so far, which another one goes on from.
+
+    Attributes
     ----------
-    names : list of str
-        Of the loops.
-    found : dict, optional
-        By `KINDS` the largest violation (m and rad together; per s) and the name of the loop.
+    evaluations : int
+        To close loops.
+    moved : list of Moved
+        What the begin has changed by more than rounding.
+    left : dict
+        The largest violations that steps have left, before these were taken away; nothing where nothing is.
+    sampled : dict
+        Those of the samples.
+    amplified, usual : float
+        What violations became in the last step, over the usual, and the usual.
+    usual_step : float
+        s.
+    wound : dict
+        See `ClosedLoops.wound`.
     """
 
-    def __init__(self, names: list[str], found: dict[str, tuple[float, str]] | None = None) -> None:
-        self._names = names
-        self.found = dict.fromkeys(KINDS, (0.0, "")) if found is None else found
+    evaluations: int = 0
+    moved: list[Moved] = field(default_factory=list)
+    left: Violations = field(default_factory=lambda: dict.fromkeys(KINDS, (0.0, "")))
+    sampled: Violations = field(default_factory=lambda: dict.fromkeys(KINDS, (0.0, "")))
+    amplified: float = 1.0
+    usual: float = 0.0
+    usual_step: float = 0.0
+    wound: dict[str, list[float]] = field(default_factory=dict)
 
-    def take(self, violations: Floats) -> None:
-        """Take violations [loops, 2]."""
-        for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
-            if value > self.found[kind][0]:
-                self.found[kind] = float(value), self._names[number]
+    def behind_a_change(self) -> ProjectionState:
+        """Give what it is for another structure, of which no step has been seen yet."""
+        return replace(self, amplified=1.0, usual=0.0, usual_step=0.0)
+
+    def told(self, kind: str, stabilisation: float | None) -> dict[str, Any]:
+        """What a result tells of the loops."""
+        found = {name: getattr(self, name) for name in ("evaluations", "moved", "left", "sampled")}
+        return {"projection": kind, "stabilisation": stabilisation, **found}
 
 
 class Projection:
@@ -81,26 +104,15 @@ class Projection:
     Attributes
     ----------
     loops : ClosedLoops
-    moved : list of Moved
-        What the begin has changed by more than rounding.
-    left : Worst
-        Of what steps have left, before it was taken away; nothing where nothing is.
-    sampled : Worst
-        Of the samples.
     seconds : dict of str to float
         Wall time by phase of its evaluations, and that of all (s).
     """
 
-    NOT_SINGULAR = (1.0, 0.0, 0.0)  # of `memory`, where nothing was seen yet
-
     def __init__(self, dynamics: Dynamics, kind: str, stabilisation: float | None = None) -> None:
         assert dynamics.loops is not None
         self._dynamics, self.kind, self.loops = dynamics, kind, dynamics.loops
-        names = [loop.name for loop in dynamics.system.loops]
-        self.left, self.sampled = Worst(names), Worst(names)
-        self.moved: list[Moved] = []
-        self._amplified, self._changed, self._usual = 1.0, 0.0, 0.0
-        self._usual_step = 0.0
+        self._names = [loop.name for loop in dynamics.system.loops]
+        self._seen, self._changed = ProjectionState(), 0.0
         self.seconds: dict[str, float] = {}
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
@@ -119,7 +131,7 @@ class Projection:
             self.loops.count_turns(q, u)
             return q, u
         closed_q, closed_u = closed(self._dynamics, q, u)
-        self.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
+        self._seen.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
         self.loops.count_turns(closed_q, closed_u)
         return closed_q, closed_u
 
@@ -146,7 +158,7 @@ class Projection:
             return q, u
         with self._timed():
             violations, parted = self.loops.apart(q, u)
-            self.left.take(violations)
+            self._take(self._seen.left, violations)
             before, speeds = u, parted.max(axis=0)[1]
             q, u = self._closed(q, u, parted)
             if u is not before:
@@ -180,12 +192,13 @@ class Projection:
     def _see_amplified(self, violation: float, most: float, change: float) -> None:
         """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
         ratio = change / max(violation, ROUNDING * most, SMALLEST)
-        self._amplified, self._changed = ratio / self._usual if self._usual else 1.0, change / max(most, SMALLEST)
-        self._usual = self._usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if self._usual else ratio
+        seen, self._changed = self._seen, change / max(most, SMALLEST)
+        seen.amplified = ratio / seen.usual if seen.usual else 1.0
+        seen.usual = seen.usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if seen.usual else ratio
 
     def took(self, step: float) -> None:
         """A step of some size (s) was taken."""
-        self._usual_step = max(step, FADING * self._usual_step)
+        self._seen.usual_step = max(step, FADING * self._seen.usual_step)
 
     def step_over(self, step: float) -> float:
         """Give the size of a step (s) over a singular position, if the next one should be; else 0.
@@ -193,8 +206,8 @@ class Projection:
         Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
         a usual step leaves is open loops, which are closed behind the singular position.
         """
-        singular = step < COLLAPSED * self._usual_step and self._amplified > SINGULAR
-        return self._usual_step if singular else 0.0
+        singular = step < COLLAPSED * self._seen.usual_step and self._seen.amplified > SINGULAR
+        return self._seen.usual_step if singular else 0.0
 
     @property
     def left_too_much(self) -> bool:
@@ -203,29 +216,34 @@ class Projection:
 
     def stay_small(self, step: float) -> None:
         """Let no step be taken over anything until they are much smaller than this one (s)."""
-        self._usual_step = step
+        self._seen.usual_step = step
 
-    def memory(self) -> dict[str, Any]:
-        """What there is to tell so far, for JSON; `recall` takes it again."""
-        return {
-            "evaluations": self.loops.evaluations, "moved": self.moved, "left": self.left.found,
-            "sampled": self.sampled.found, "singular": [self._amplified, self._usual, self._usual_step],
-            "wound": self.loops.wound,
-        }  # fmt: skip
+    def sample(self, q: Floats, u: Floats) -> Floats:
+        """Give how far loops are from closed in a sample [loops, 2]; all ranks call."""
+        found = self.loops.violations(q, u)
+        self._take(self._seen.sampled, found)
+        return found
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self.loops.evaluations = memory["evaluations"]
-        self.loops.wind(memory.get("wound", {}))
-        self._amplified, self._usual, self._usual_step = memory["singular"]
-        self.moved = [Moved(*item) for item in memory["moved"]]
-        for worst in ("left", "sampled"):
-            getattr(self, worst).found |= {kind: tuple(found) for kind, found in memory[worst].items()}
+    def _take(self, worst: Violations, violations: Floats) -> None:
+        """Take violations [loops, 2]."""
+        for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
+            if value > worst[kind][0]:
+                worst[kind] = float(value), self._names[number]
+
+    @property
+    def state(self) -> ProjectionState:
+        """What there is to tell so far; all ranks ask together."""
+        return replace(deepcopy(self._seen), evaluations=self.loops.evaluations, wound=self.loops.wound)
+
+    def go_on(self, state: ProjectionState) -> None:
+        """Go on from that of another one."""
+        self._seen = deepcopy(state)
+        self.loops.evaluations = state.evaluations
+        self.loops.wind(state.wound)
 
     def told(self) -> dict[str, Any]:
-        """What a result tells of the loops."""
-        told = {name: value for name, value in self.memory().items() if name not in UNTOLD}
-        return {"projection": self.kind, "stabilisation": self._stabilisation, **told}
+        """What a result tells of the loops; all ranks call."""
+        return self.state.told(self.kind, self._stabilisation)
 
 
 def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:

@@ -90,9 +90,8 @@ class RungeKutta(Integrator):
             self._own.step = self._first_size(self._own.rows[0][0])
             self._own.know(self._own.rows[0][0])
         if given.probed and self._fixed is None:
-            self._probe = StabilityProbe(dynamics, self._own.tableau.polynomial)
-            if memory is not None and memory.probe:
-                self._probe.recall(memory.probe, memory.vectors)
+            known_motion = None if memory is None else memory.probe
+            self._probe = StabilityProbe(dynamics, self._own.tableau.polynomial, known_motion)
         self._vectors = {}
 
     @property

@@ -7,7 +7,8 @@ hundredth of a run, goes on from where it was before, and changes nothing of the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,29 @@ class Mode(NamedTuple):
     direction: float  # its angle from the positive real axis (rad), 0 to pi
 
 
+@dataclass
+class ProbeState:
+    """What a probe has found, which another one goes on from.
+
+    Attributes
+    ----------
+    due : int
+        Evaluations before the next products.
+    largest_step : float
+        The largest stable step (s).
+    mode : Mode or None
+        The fastest motion.
+    q_mode, u_mode : array [nq], [nu]
+        Its shape, this rank's parts.
+    """
+
+    due: int
+    largest_step: float
+    mode: Mode | None
+    q_mode: Floats
+    u_mode: Floats
+
+
 class StabilityProbe:
     """Compares steps with the largest stable one; all ranks make it together and call.
 
@@ -41,6 +65,8 @@ class StabilityProbe:
     dynamics : Dynamics
     polynomial : array
         R(z) of the scheme, lowest coefficient first; see `Tableau.polynomial`.
+    state : ProbeState, optional
+        Go on from that of another one.
 
     Attributes
     ----------
@@ -50,7 +76,7 @@ class StabilityProbe:
         The largest stable step there (s).
     """
 
-    def __init__(self, dynamics: Dynamics, polynomial: Floats) -> None:
+    def __init__(self, dynamics: Dynamics, polynomial: Floats, state: ProbeState | None = None) -> None:
         self._dynamics = dynamics
         self._polynomial = polynomial
         self._nq, nu = dynamics.subchain.nq, dynamics.subchain.nu
@@ -59,18 +85,14 @@ class StabilityProbe:
         self.mode: Mode | None = None
         self.largest_step = np.inf
         self._halt: HaltError | None = None
+        if state is not None:
+            self._due, self.largest_step, self.mode = state.due, state.largest_step, state.mode
+            self._vector = np.concatenate([state.q_mode, state.u_mode])
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """What it has found so far, for JSON, and this rank's part of its vectors; `recall` takes it again."""
-        n = self._nq
-        found = {"due": self._due, "mode": self.mode, "largest_step": self.largest_step}
-        return found, {"q_mode": self._vector[:n], "u_mode": self._vector[n:]}
-
-    def recall(self, memory: dict[str, Any], vectors: dict[str, Floats]) -> None:
-        """Go on from what `memory` gave."""
-        self._due, self.largest_step = memory["due"], memory["largest_step"]
-        self.mode = None if memory["mode"] is None else Mode(*memory["mode"])
-        self._vector = np.concatenate([vectors["q_mode"], vectors["u_mode"]])
+    @property
+    def state(self) -> ProbeState:
+        """What it has found so far."""
+        return ProbeState(self._due, self.largest_step, self.mode, *np.split(self._vector, [self._nq]))
 
     def due(self) -> bool:
         """Whether there have been enough evaluations since the last products."""

@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.stepping.projection import ProjectionState
+from mpimbs.stepping.stability import ProbeState
+from mpimbs.stepping.step_sizes import StepSizes
+
 Floats = npt.NDArray[np.float64]
 RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
 EARLIER = (("q_before", "u_before"), ("q_last", "u_last"))  # states that `bdf` takes, oldest first
@@ -26,20 +30,19 @@ class StepMemory(NamedTuple):
     work : list of lists of floats
         Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W), or
         what it was in the states of `EARLIER`.
-    sizes : list
-        Of `StepSizes`.
-    probe : dict
-        Of `StabilityProbe`.
-    projection : dict, optional
-        Of `Projection`.
+    sizes : StepSizes
+    probe : ProbeState, optional
+    projection : ProjectionState, optional
     tension : list of int, optional
         Of `Stages`.
     vectors : dict of arrays
-        This rank's parts of vectors like q and u, by names that begin with these: the probe's, `RATES` and `EARLIER`.
+        This rank's parts of vectors like q and u, by names that begin with these: `RATES` and `EARLIER`.
     earlier : list of float, optional
         Times (s) of the states of `EARLIER`, if the next step takes them.
     again : bool
         Whether the last attempt of a step was rejected.
+    refining : bool, optional
+        Whether solutions with loops are refined; see `ClosedLoops`.
     """
 
     time: float
@@ -48,14 +51,15 @@ class StepMemory(NamedTuple):
     rejected: int
     norm_error: float
     work: list[list[float]]
-    sizes: list[Any]
-    probe: dict[str, Any]
+    sizes: StepSizes
+    probe: ProbeState | None
     vectors: dict[str, Floats]
-    projection: dict[str, Any] | None = None
+    projection: ProjectionState | None = None
     tension: list[int] | None = None
     earlier: list[float] | None = None
     again: bool = False
+    refining: bool | None = None
 
     def of_another(self, **changes: Any) -> StepMemory:
         """The same for an integrator whose first step takes nothing from the last one: what acts has changed."""
-        return self._replace(probe={}, vectors={}, earlier=None, again=False, **changes)
+        return self._replace(probe=None, vectors={}, earlier=None, again=False, refining=None, **changes)

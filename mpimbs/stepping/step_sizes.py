@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ SHARE = 0.8  # of the largest stable step: above, stability limits the steps; lo
 
 
 @dataclass
-class _Spread:
-    """Least, largest and sum of positive numbers, and how many there are."""
+class Spread:
+    """The least, largest and sum of positive numbers, and how many there are."""
 
     least: float = np.inf
     most: float = 0.0
@@ -23,13 +23,15 @@ class _Spread:
     count: int = 0
 
     def take(self, values: Sequence[float]) -> None:
+        """Take some more."""
         self.least, self.most = min(self.least, *values), max(self.most, *values)
         total = self.total
         for value in values:  # in order: many at once give the same bits as one by one
             total += value
         self.total, self.count = total, self.count + len(values)
 
-    def join(self, other: _Spread) -> None:
+    def join(self, other: Spread) -> None:
+        """Take those of another one."""
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
         self.total, self.count = self.total + other.total, self.count + other.count
 
@@ -49,18 +51,24 @@ def first_step(size: Any, rate: Any) -> Any:
     return np.where(still, 1e-6, np.clip(0.01 * size / np.where(still, 1.0, rate), 1e-9, 1e-1))
 
 
+@dataclass
 class StepSizes:
     """Takes accepted steps of an adaptive step control.
 
-    Parameters
+    Attributes
     ----------
-    memory : list, optional
-        Go on from what `memory` gave.
+    free, cut : Spread
+        Sizes (s) of the steps that nothing has shortened, and of those that the time of a sample, or another, has.
+    shares : Spread
+        Of the largest stable step.
+    near : int
+        How many were near that.
     """
 
-    def __init__(self, memory: list[Any] | None = None) -> None:
-        free, cut, shares, self._near = memory or [[], [], [], 0]
-        self._free, self._cut, self._shares = _Spread(*free), _Spread(*cut), _Spread(*shares)
+    free: Spread = field(default_factory=Spread)
+    cut: Spread = field(default_factory=Spread)
+    shares: Spread = field(default_factory=Spread)
+    near: int = 0
 
     def take(self, sizes: Sequence[float], largest: float = np.inf) -> None:
         """Take the sizes of steps (s).
@@ -75,40 +83,36 @@ class StepSizes:
         free = sizes
         if sizes[-1] < 0.0:  # only those before a time are, and the last of them
             free = [size for size in sizes if size > 0.0]
-            self._cut.take([-size for size in sizes if size < 0.0])
+            self.cut.take([-size for size in sizes if size < 0.0])
         if not free:
             return
-        self._free.take(free)
+        self.free.take(free)
         if largest < np.inf:
             shares = [size / largest for size in free]
-            self._shares.take(shares)
-            self._near += len([share for share in shares if share >= SHARE])
+            self.shares.take(shares)
+            self.near += len([share for share in shares if share >= SHARE])
 
     def join(self, other: StepSizes) -> None:
         """Take the steps of another one too."""
-        for name in ("_free", "_cut", "_shares"):
+        for name in ("free", "cut", "shares"):
             getattr(self, name).join(getattr(other, name))
-        self._near += other._near
-
-    def memory(self) -> list[Any]:
-        """What the steps so far leave to the next, for JSON."""
-        return [*(list(astuple(spread)) for spread in (self._free, self._cut, self._shares)), self._near]
+        self.near += other.near
 
     def statistics(self) -> dict[str, Any]:
         """Smallest, largest and mean size (s) of the steps that no sample has shortened, if they are not the fewer; how
         many a sample has shortened; what limits most of them, and their mean share of the largest stable step."""
-        free, cut = self._free.count, self._cut.count
+        free, cut = self.free.count, self.cut.count
         if not free + cut:
             return {}
         by_samples = cut > free
-        sizes = self._cut if by_samples else self._free
+        sizes = self.cut if by_samples else self.free
         found = {"smallest": sizes.least, "largest": sizes.most, "mean": sizes.total / sizes.count, "shortened": cut}
         if by_samples:
             return found | {"limited_by": "samples"}
-        if not (count := self._shares.count):
+        if not (count := self.shares.count):
             return found
-        limit = "stability" if 2 * self._near >= count else "accuracy"
-        return found | {"limited_by": limit, "share_of_stable": self._shares.total / count}
+        limit = "stability" if 2 * self.near >= count else "accuracy"
+        return found | {"limited_by": limit, "share_of_stable": self.shares.total / count}
 
 
 def steps_in_words(found: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ Integrated beside the state, it is their work W, and what a simulation does wron
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,7 @@ class Power:
         return power
 
 
+@dataclass
 class Balance:
     """Compares the energy of samples with the work done so far.
 
@@ -108,35 +109,29 @@ class Balance:
     ----------
     change : float
         Largest |E - E0 - W| (J), with the total energy E and the work W.
+    first : (float, float) or None
+        Total and potential energy of the first (J).
+    moved, rounding : float
+        The most energy that was there to go wrong, and what of it is rounding (J).
     """
 
-    def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None  # total and potential energy
-        self._moved = 0.0
-        self._rounding = 0.0
-        self.change = 0.0
+    change: float = 0.0
+    first: tuple[float, float] | None = None
+    moved: float = 0.0
+    rounding: float = 0.0
 
     def take(self, energy: Floats, work: float) -> None:
         """Take a sample: kinetic and potential energy, and the work so far (J)."""
         kinetic, potential = map(float, energy)
         total = kinetic + potential
-        if self._first is None:
-            self._first = total, potential
-        self._moved = max(self._moved, kinetic, abs(potential - self._first[1]), abs(work))
-        self._rounding = max(self._rounding, ROUNDING * abs(potential))
-        self.change = max(self.change, abs(total - self._first[0] - work))
+        if self.first is None:
+            self.first = total, potential
+        self.moved = max(self.moved, kinetic, abs(potential - self.first[1]), abs(work))
+        self.rounding = max(self.rounding, ROUNDING * abs(potential))
+        self.change = max(self.change, abs(total - self.first[0] - work))
 
     @property
     def relative(self) -> float:
         """The largest change over the energy that was there to go wrong (J): the largest kinetic energy, change of
         potential energy, or work, whichever is the most. 0 at rest, where all that moves is rounding."""
-        return self.change / self._moved if self._moved > self._rounding else 0.0
-
-    def memory(self) -> list[Any]:
-        """What the samples so far leave to the next; `recall` takes it again."""
-        return [self._first, self._moved, self._rounding, self.change]
-
-    def recall(self, memory: list[Any]) -> None:
-        """Go on from what `memory` gave."""
-        first, self._moved, self._rounding, self.change = memory
-        self._first = None if first is None else tuple(first)
+        return self.change / self.moved if self.moved > self.rounding else 0.0

@@ -59,19 +59,28 @@ def system_of(spec: str) -> System:
 
 
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
+WORK = "q,u,power,joint_work"
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive, first stage kept": (ROPE, ADAPTIVE),
     "adaptive, poses, loads": (
         CHAIN,
         ADAPTIVE
-        | {"integrator": "dop853", "rtol": 1e-12, "atol": 1e-12, "poses": True, "loads": True, "extremes": True},
+        | {
+            "integrator": "dop853",
+            "rtol": 1e-12,
+            "atol": 1e-12,
+            "poses": True,
+            "loads": True,
+            "extremes": True,
+            "sample": WORK,
+        },
     ),
     "a tree": (TREE, ADAPTIVE | {"rtol": 1e-8, "atol": 1e-8, "poses": True, "loads": True}),
     "a tree that is renumbered": (
         "scrambled",
-        ADAPTIVE | {"poses": True, "loads": True, "extremes": True},
+        ADAPTIVE | {"poses": True, "loads": True, "extremes": True, "sample": WORK},
     ),
-    "implicit, adaptive": ("rope:9", ADAPTIVE | {"integrator": "ra34pw2", "rtol": 1e-3, "atol": 1e-3}),
+    "implicit, adaptive": ("rope:9", ADAPTIVE | {"sample": WORK, "integrator": "ra34pw2", "rtol": 1e-3, "atol": 1e-3}),
     "implicit, fixed": ("rope:9", FIXED | {"integrator": "2m"}),
     "earlier states": ("rope:9", ADAPTIVE | {"integrator": "bdf", "rtol": 1e-3, "atol": 1e-3}),
     "stages by Newton, fixed": ("rope:9", FIXED | {"integrator": "arkimex3"}),
@@ -492,6 +501,12 @@ def test_bad_files_are_refused_by_name_and_reason(
         assert (call in message) if offered else "mpimbs.restart" not in message, message
         comm.Barrier()
 
+    if comm.rank == 0:
+        (folder / "before.h5").write_bytes(good)
+        with h5py.File(folder / "before.h5", "r+") as file:
+            file.attrs["format"] = "mpimbs checkpoint 4"
+    comm.Barrier()
+    refused((folder / "before.h5").read_bytes(), "has the format 'mpimbs checkpoint 4', and this version reads")
     flipped = bytes(byte ^ (1 if k == place + 3 else 0) for k, byte in enumerate(good))
     refused(flipped, "is damaged: its contents don't have their checksum")
     refused(good[: len(good) // 2], "is truncated or damaged")

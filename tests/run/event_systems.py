@@ -30,13 +30,13 @@ def halting(t: float, motion: BodyMotion) -> float:
     return -1e-16 if -1e-6 < t - 1.0 / 3.0 < 0.0 else t - 1.0 / 3.0 + 5e-7
 
 
-def floating(n: int) -> System:
+def floating(n: int, damping: float = 0.0) -> System:
     """A chain that tumbles freely."""
     system = System("chain", gravity=(0, -9.81, 0))
     source = np.random.default_rng(3)
     for k in range(n):
         kind = "free" if k == 0 else ("spherical", "universal", "revolute")[k % 3]
-        place = {} if k == 0 else {"position": (0.2, 0, 0)}
+        place = {} if k == 0 else {"position": (0.2, 0, 0), "damping": damping}
         joint = Joint(type=kind, u=source.uniform(-1, 1, 6 if k == 0 else Joint(type=kind).kind.nu).tolist(), **place)
         system.add(name=f"b{k}", mass=1 + k, center_of_mass=(0.1, 0.02, 0), inertia=(2, 3, 4, 0, 0, 0), joint=joint)
     return system
@@ -58,7 +58,7 @@ def sticking(kind: str = "fixed") -> System:
 
 def varied() -> System:
     """A chain that is cut at a time, then caught by a function, and let go again."""
-    system = floating(6)
+    system = floating(6, damping=0.5)
     where = {"positions": ((0.2, 0, 0), (0, 0, 0)), "active": False}
     system.add_loop(name="again", type="spherical", bodies=("b2", "b3"), **where)
     system.add_event(time=0.1, cut="b3")

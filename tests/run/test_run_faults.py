@@ -102,7 +102,7 @@ def test_a_rank_halts_for_a_while_then_dies_and_others_go_on(tmp_path: Path) -> 
         os.kill(last, signal.SIGKILL)
         assert job.end() != 0
     kept = read_header(tmp_path / "out.checkpoint.h5")
-    assert samples(part_of(tmp_path / "out.h5")) >= kept["recorder"]["count"] > 0
+    assert samples(part_of(tmp_path / "out.h5")) >= kept["count"] > 0
     done = run_job(1, [*MPIMBS, "restart", "out.checkpoint.h5"], tmp_path, **HERE)
     assert done.returncode == 0, done.stdout
     result = simulate(system_from("chain:6"), T_END, dt=DT, every=EVERY, integrator="rk4")
@@ -126,7 +126,7 @@ def test_signals_to_all_ranks_and_to_one(tmp_path: Path) -> None:
         assert job.end() == 75
     assert job.text().count("mpimbs: SIGINT at t = ") == 1 and f"go on with: mpimbs restart {checkpoint}" in job.text()
     assert "Traceback" not in job.text() and read_header(checkpoint)["time"] > read_header(before)["time"]
-    assert samples(part_of(tmp_path / "out.h5")) == read_header(checkpoint)["recorder"]["count"]
+    assert samples(part_of(tmp_path / "out.h5")) == read_header(checkpoint)["count"]
 
 
 BUSY = """
@@ -186,5 +186,5 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert f"go on with: mpimbs restart {tmp_path}/disk/out.checkpoint.h5" in done.stdout
     assert "Traceback" not in done.stdout and "SEGV" not in done.stdout, done.stdout
     kept = tmp_path / "kept"
-    count = read_header(kept / "out.checkpoint.h5")["recorder"]["count"]
+    count = read_header(kept / "out.checkpoint.h5")["count"]
     assert samples(part_of(kept / "out.h5")) >= count > 10

@@ -8,12 +8,14 @@ import pytest
 from mpi4py import MPI
 
 from documents import PAGES, below
-from mpimbs import Batch, InputError, load, simulate, system_from
+from mpimbs import Batch, InputError, Simulation, load, simulate, system_from
 from mpimbs.dynamics.quantities import CALLED, DECLARED
 from mpimbs.files.motion import RunFile
+from mpimbs.model import System
 from oracles import dense
 from oracles.random_systems import random_system
 from run.event_systems import varied
+from run.motions import tumbler
 from tolerances import assert_close
 
 
@@ -110,3 +112,78 @@ def test_columns_of_structures_and_of_copies(tmp_path: Path) -> None:
     copies = load(tmp_path / "copies.h5").there
     assert np.array_equal(copies["q"][1:3, 2], copies.q[1:3, 2]) and np.array_equal(copies["t"], copies.t)
     assert np.array_equal(copies.copy(2)["q"][1:3, 1], copies.q[1:3, 2, 1])
+
+
+JOINT_WORK: dict[str, Any] = {"every": 0.05, "sample": "q,u,joint_work"}
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(
+    ("make", "settings", "tolerance"),
+    [
+        (lambda: tumbler(driven=False), {"dt": 0.002, "integrator": "rk4"}, "joint work"),
+        (lambda: tumbler(driven=False), {"rtol": 1e-8, "atol": 1e-8, "every": 0.013}, "joint work"),
+        (lambda: tumbler(driven=False), {"dt": 0.0005, "integrator": "ra34pw2", "every": 0.01}, "trapezium"),
+        (lambda: pushed("coupled_loops"), {"dt": 0.002, "integrator": "rk4"}, "joint work"),
+    ],
+    ids=["steps", "within steps", "implicit", "loops"],
+)
+def test_work_of_joints(comm: MPI.Comm, make: Any, settings: dict[str, Any], tolerance: str) -> None:
+    """All that joints do is what the bodies have gained in speed and height, by the oracle."""
+    system = make()
+    result = simulate(system, 0.4, comm, **JOINT_WORK | settings)
+    if comm.rank == 0:
+        gained = result.energy.sum(axis=1)
+        if not system.loops:  # which have no springs here
+            springs = [dense.spring_energy(system.columns(), q) for q in result.q]
+            gained = np.array([sum(dense.energy(system, *state)) for state in zip(result.q, result.u, strict=True)])
+            gained = gained - springs
+        gained = (gained - gained[0]).astype(float)
+        assert np.abs(gained).max() > 0.1
+        assert_close("work", result.joint_work.sum(axis=1), gained, tolerance)
+
+
+def pushed(spec: str) -> System:
+    """A model with a torque that changes, at the second body."""
+    system = system_from(spec)
+    system.set_torque(system.name_of(1), lambda t: 30.0 * np.cos(9.0 * t))
+    return system
+
+
+def test_work_of_joints_on_which_forces_are_held(comm: MPI.Comm) -> None:
+    with Simulation("chain:3", comm, t_end=0.4, rtol=1e-9, atol=1e-9, **JOINT_WORK) as run:
+        run.advance(0.21)
+        run.set_torque(run.system.name_of(1), 5.0)
+        result = run.finish()
+    if comm.rank == 0:
+        gained = result.energy.sum(axis=1) - result.energy[0].sum()
+        assert_close("held", result.joint_work.sum(axis=1), gained, "joint work")
+
+
+@pytest.mark.parametrize("spec", ["coupled_loops", "spatial_chain:9"])
+def test_quantities_of_a_simulation_in_hand(comm: MPI.Comm, spec: str) -> None:
+    """What the sample of that time has, under any of its names, on all ranks; also of what samples don't have."""
+    asked: dict[str, Any] = {"every": 0.1, "sample": "q,u,pose,load,power,joint_work", "dt": 0.01, "integrator": "rk4"}
+    whole = comm.bcast(simulate(pushed(spec), 0.3, comm, **asked).motion)
+    names = [each for each in DECLARED if not {"iterative", "witness"} & {*each.needs}]
+    with Simulation(pushed(spec), comm, t_end=0.3, **asked) as run:
+        run.advance(0.2)
+        for each in names:
+            sampled = whole.array(each.name)
+            if sampled is not None and each.name != "step_size":
+                scale = max(np.abs(sampled).max(), 1e-3)
+                assert_close(
+                    each.name, run.quantity(each.asked_for), sampled[2], "runs on ranks", scale=scale, comm=comm
+                )
+        body = run.system.name_of(2)
+        assert np.array_equal(run.quantity("load", body), run.loads()[2:3])
+    with Simulation(spec, comm, t_end=0.3, sample="q") as run:
+        assert run.quantity("power").shape == (run.system.n_bodies,)
+        for name, bodies, words in (
+            ("joint_work", (), "is known where samples have it"),
+            ("iterations", (), "there is none now"),
+            ("speed", (), "unknown"),
+            ("energy", (body,), "is not of bodies"),
+        ):
+            with pytest.raises(InputError, match=words):
+                run.quantity(name, *bodies)

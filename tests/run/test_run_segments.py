@@ -22,7 +22,9 @@ from run.interruptions import differing, signalled
 from tolerances import assert_close
 
 COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}]
-VARIED: dict[str, Any] = {"every": 0.05, "poses": True, "loads": True, "extremes": True}
+VARIED: dict[str, Any] = {
+    "every": 0.05, "poses": True, "loads": True, "extremes": True, "sample": "q,u,power,joint_work"
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def test_a_file_gives_what_a_run_gave(comm: MPI.Comm, folder: Path, settings: di
     found = load(folder / "out.h5")
     assert found.events == kept.events and len(found.events) == 3
     assert found.t.shape == (11,) and (np.diff(found.t) > 0).all()
-    for name in ("t", "energy", "poses", "loads"):
+    for name in ("t", "energy", "poses", "loads", "power", "joint_work"):
         assert np.array_equal(getattr(found, name), getattr(kept, name)), name
     for name in ("q", "u"):
         assert all(np.array_equal(a, b) for a, b in zip(getattr(found, name), getattr(kept, name), strict=True)), name
@@ -93,7 +95,7 @@ def test_restarts_before_at_and_after_events(
 
 
 def test_restarts_on_other_ranks(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"every": 0.05, "rtol": 1e-8, "atol": 1e-8}
+    settings: dict[str, Any] = {"every": 0.05, "rtol": 1e-8, "atol": 1e-8, "sample": "q,u,joint_work"}
     moments = steps_at(comm, monkeypatch, settings)
     simulate(varied(), 0.5, comm, output=folder / "whole.h5", **settings)
     first = comm.Split(0 if comm.rank == 0 else MPI.UNDEFINED)
@@ -105,7 +107,8 @@ def test_restarts_on_other_ranks(comm: MPI.Comm, folder: Path, monkeypatch: pyte
         if comm.rank == 0:
             restart(output.with_name(f"out{steps}.checkpoint.h5"), first)
             ours, whole = load(output), load(folder / "whole.h5")
-            assert_close("poses", ours.poses, whole.poses, "runs on ranks")
+            for name in ("poses", "joint_work"):
+                assert_close(name, getattr(ours, name), getattr(whole, name), "runs on ranks")
             assert [e["cut"] for e in ours.events] == [e["cut"] for e in whole.events]
         comm.Barrier()
     if first != MPI.COMM_NULL:

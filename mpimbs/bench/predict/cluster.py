@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 from mpimbs.base.errors import InputError
 from mpimbs.bench.cost_fit import fit
 from mpimbs.model.text.table import CheckedTable, suggest
-from mpimbs.model.text.toml import at, read_toml
+from mpimbs.model.text.toml import read_toml
 from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.parallel.exchange import Exchange, swap
 from mpimbs.parallel.native import channel, send_only, start, wait
@@ -105,13 +105,7 @@ def read_cluster(path: str | Path) -> Cluster:
     InputError
         The file can't be read, is no TOML, or describes no cluster; the message names file, key and remedy.
     """
-    with at(f"{path}: "):
-        fields = read_toml(Path(path))
-        for key in ("between_nodes", "within_node"):
-            if isinstance(fields.get(key), dict):
-                with at(f"[{key}] "):
-                    fields[key] = Link(**fields[key])
-        return Cluster(**fields)
+    return read_toml(path, Cluster)
 
 
 def cluster_named(name: str, comm: MPI.Comm = MPI.COMM_SELF) -> Cluster:

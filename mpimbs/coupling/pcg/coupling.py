@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
-from mpimbs.coupling.base import Iterative, at_time
+from mpimbs.coupling.base import CouplingState, Iterative, at_time
 from mpimbs.coupling.pcg.constraint_equations import boundary_values, form
 from mpimbs.coupling.pcg.estimates import ORDERS, Hold
 from mpimbs.coupling.pcg.load_equations import LoadEquations
@@ -41,7 +41,7 @@ HOPELESS = 1e8  # a condition of which rounding leaves less than half of the dig
 RESTARTS = 4
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
-_ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of `ConstraintLoads.memory`
+_ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of its state
 
 
 class SolutionParts(NamedTuple):
@@ -196,18 +196,17 @@ class ConstraintLoads:
         names = ("unknowns", "solutions", "total_iterations", "most_iterations", "factorizations")
         return {name: getattr(self, name) for name in names}
 
-    def memory(self) -> tuple[dict[str, int], dict[str, Floats]]:
-        """What earlier solutions leave to the next: numbers, the same on all ranks, and this rank's arrays.
+    def state(self) -> CouplingState:
+        """What earlier solutions leave to the next.
 
-        PETSc's own guesses can't be read: with the estimate "fischer" all begins anew, here as after `recall`.
+        PETSc's own guesses can't be read: with the estimate "fischer" all begins anew, here as after `go_on`.
         """
         numbers = {name: getattr(self, name) for name in _COUNTS} | {"kept": self._hold.kept}
         if self._solver.estimate == "fischer":
             self._begin_anew()
-            return numbers, {}
-        times, loads = self._hold.memory
-        parts = zip(_ARRAYS, (times, loads, *self._factored), strict=True)
-        return numbers, {name: values.ravel().copy() for name, values in parts}
+            return CouplingState(numbers, {})
+        parts = zip(_ARRAYS, (self._hold.times, self._hold.values, *self._factored), strict=True)
+        return CouplingState(numbers, {name: values.ravel().copy() for name, values in parts})
 
     def _begin_anew(self) -> None:
         """Make PETSc's solvers anew: without guesses, factors and errors of before."""
@@ -217,17 +216,18 @@ class ConstraintLoads:
         self._ksp, self._factor = self._make_ksp(), self._make_factor()
         self._renew = True
 
-    def recall(self, numbers: dict[str, int], arrays: dict[str, Floats]) -> None:
-        """Go on from what `memory` gave; all ranks call, after which the next solution is that of the same bits.
+    def go_on(self, state: CouplingState) -> None:
+        """Go on from what others left; all ranks call, after which the next solution is that of the same bits.
 
         Without arrays, where subchains or ranks are others, from its counts only: nothing else is known then.
         """
         for name in _COUNTS:
-            setattr(self, name, numbers[name])
-        if not arrays:
+            setattr(self, name, state.numbers[name])
+        if not state.arrays:
             return
-        times, loads, *factored = (arrays[name] for name in _ARRAYS)
-        self._hold.recall(times, loads, numbers["kept"])
+        times, loads, *factored = (state.arrays[name] for name in _ARRAYS)
+        hold, hold.kept = self._hold, state.numbers["kept"]
+        hold.times[:], hold.values[:] = times, loads.reshape(hold.values.shape)
         if self._comm.allreduce(factored[0].size, MPI.SUM):
             self._matrix.diagonal[:], self._matrix.beside[:] = factored
             self._matrix.changed()

@@ -74,33 +74,27 @@ class Hold:
         0, 1 or 2.
     count : int
         Loads of this rank.
+
+    Attributes
+    ----------
+    times, values : array [order + 1], [order + 1, count]
+        Those that are kept (s; N m, N), and how many: `kept`.
     """
 
     def __init__(self, order: int, count: int) -> None:
         self._order = order
-        self._times = np.zeros(order + 1)
-        self._values = np.zeros((order + 1, count))
+        self.times = np.zeros(order + 1)
+        self.values = np.zeros((order + 1, count))
         self.kept = 0
 
     def forget(self) -> None:
         """Begin anew: what comes has nothing to do with what was."""
         self.kept = 0
 
-    @property
-    def memory(self) -> tuple[Floats, Floats]:
-        """Times and loads that are kept [order + 1], [order + 1, count]; `recall` takes them again."""
-        return self._times, self._values
-
-    def recall(self, times: Floats, loads: Floats, kept: int) -> None:
-        """Go on from the memory of another hold of the same order and size, and the number that it had kept."""
-        self._times[:] = times
-        self._values[:] = loads.reshape(self._values.shape)
-        self.kept = kept
-
     def estimate(self, t: float, out: Floats) -> None:
         """Write the estimate for time `t` (s) [count]; zeros where nothing is known."""
-        extrapolate(self._times, self._values, self.kept, self._order, t, out)
+        extrapolate(self.times, self.values, self.kept, self._order, t, out)
 
     def remember(self, t: float, loads: Floats) -> None:
         """Keep the loads [count] of an evaluation at time `t` (s)."""
-        self.kept = int(remember(self._times, self._values, self.kept, t, loads))
+        self.kept = int(remember(self.times, self.values, self.kept, t, loads))

@@ -9,14 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import rtoml
 
 from mpimbs.base.errors import InputError, Keys
 from mpimbs.base.places import note_input
 from mpimbs.model.names import DIGITS
-from mpimbs.model.text.table import suggest
+from mpimbs.model.text.table import CheckedTable, suggest
+
+TableT = TypeVar("TableT", bound=CheckedTable)
 
 # What can hold a bracket or the end of a line that is none of TOML's own, and these themselves.
 _TOKEN = re.compile(
@@ -89,9 +91,18 @@ class at:  # noqa: N801
         raise InputError(begin + message) from None
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the contents of a TOML file; InputError without its name, which the caller adds."""
-    return _parsed(_read_text(path))
+def read_toml(path: str | Path, kind: type[TableT]) -> TableT:
+    """Read a file that is one table, such as a cluster or a schedule.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, is no TOML, or no such table; the message names file, line, key and remedy.
+    """
+    source = Source.of(path)
+    contents = source.contents()
+    with at(Place(source)):
+        return kind(**contents)
 
 
 def _read_text(path: Path) -> str:

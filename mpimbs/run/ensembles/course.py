@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks
 from mpimbs.base.interruption import interrupted, undisturbed
+from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
 from mpimbs.dynamics.selection import SampleTable
@@ -40,8 +41,8 @@ from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult, result_of
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
-from mpimbs.run.witness import CopiesWitness, make_witness, told_by_all
-from mpimbs.stepping.copies_stepper import CopiesStepper, EnsembleMemory
+from mpimbs.run.witness import CopiesWitness, WitnessState, make_witness, told_by_all
+from mpimbs.stepping.copies_stepper import CopiesStepper, CopyMemory, EnsembleMemory
 from mpimbs.stepping.explicit_steps import compile_steps
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
@@ -51,8 +52,8 @@ UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
-class _Sample(NamedTuple):
-    """What a checkpoint has of a sample.
+class EnsembleState(NamedTuple):
+    """What an ensemble leaves to the one that goes on from it: what it was at a sample.
 
     Attributes
     ----------
@@ -61,18 +62,18 @@ class _Sample(NamedTuple):
     totals : dict
         What the ensemble had taken.
     failed : dict of int to (float, str)
-    told, vectors
-        Of this rank's copies; see `EnsembleMemory`.
-    witness : list
-        What this rank's witness leaves to another.
+    told, witness : list
+        Of this rank's copies, and in a file of all; see `EnsembleMemory` and `CopiesWitness`.
+    vectors : dict of arrays
+        Of this rank's copies, flat.
     """
 
     time: float
     totals: dict[str, Any]
     failed: dict[int, tuple[float, str]]
-    told: list[Any]
+    told: list[CopyMemory]
+    witness: list[WitnessState]
     vectors: dict[str, Floats]
-    witness: list[dict[str, Any]]
 
     @property
     def steps(self) -> int:
@@ -119,7 +120,8 @@ class EnsembleRun:
         of_copies = [each.name for each in table.quantities if each.of_copies is not None]
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
-        self._before: dict[str, Any] = {} if kept is None else kept.header["totals"]
+        self._known: list[WitnessState] = []
+        self._before: dict[str, Any] = {}
         with self._files.setting_up():
             self._store = self._files.open(
                 self._begin_file,
@@ -175,7 +177,7 @@ class EnsembleRun:
 
     def _begin_witness(self) -> CopiesWitness:
         """Make what checks this rank's copies, which goes on from the checkpoint's."""
-        known = [] if self._kept is None else self._kept.header.get("witness", [])
+        known = self._known
         if isinstance(self._copies, CopiesInTurn):
             known = known[self._first : self._last]
         else:
@@ -186,16 +188,12 @@ class EnsembleRun:
         """What a checkpoint has of this rank's copies; all ranks call."""
         header, copies = kept.header, self._copies
         sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "failed": 1}
-        counts = {name: copies.count * sizes[name.partition("_")[0]] for name in header["parts"]}
-        vectors = {
-            name: values.reshape(copies.count, -1)
-            for name, values in read_vectors(kept.file, counts, self._comm).items()
-        }
-        self._failed = {int(k): (t, reason) for k, (t, reason) in header["failed"].items()}
-        told = header["told"]
-        if isinstance(copies, CopiesInTurn):
-            told = told[self._first : self._last]
-        return EnsembleMemory(header["time"], told, vectors, np.isfinite(vectors.pop("failed")[:, 0]))
+        counts = {path: copies.count * sizes[path.rpartition("/")[2].partition("_")[0]] for path in header["parts"]}
+        state = made_again(EnsembleState, header["state"], read_vectors(kept.file, counts, self._comm))
+        vectors = {name: values.reshape(copies.count, -1) for name, values in state.vectors.items()}
+        self._failed, self._before, self._known = state.failed, state.totals, state.witness
+        told = state.told[self._first : self._last] if isinstance(copies, CopiesInTurn) else state.told
+        return EnsembleMemory(state.time, told, vectors, np.isfinite(vectors.pop("failed")[:, 0]))
 
     def __call__(self, progress: bool) -> EnsembleResult:
         """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
@@ -304,7 +302,7 @@ class EnsembleRun:
             for part in self._comm.allgather(new):
                 self._failed |= part
 
-    def _remember(self, saves: bool = False) -> _Sample:
+    def _remember(self, saves: bool = False) -> EnsembleState:
         """What a checkpoint has of the sample that was just taken, or of now where one is saved; all ranks call."""
         stepper, count = self._stepper, self._copies.count
         when = np.full(count, np.nan)
@@ -313,8 +311,8 @@ class EnsembleRun:
                 when[k - self._first] = t
         told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
         flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
-        witness = [] if self._witness is None else self._witness.memory()
-        return _Sample(stepper.time, self._totals(), dict(self._failed), told, flat, witness)
+        witness = [] if self._witness is None else self._witness.states()
+        return EnsembleState(stepper.time, self._totals(), dict(self._failed), told, witness, flat)
 
     def _save(self) -> str | None:
         """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
@@ -327,12 +325,13 @@ class EnsembleRun:
         if not self._stepper.at_samples_alone:
             self._note_failures()
             self._remembered = self._remember(saves=True)
-        sample = self._remembered
-        header = self._unchanging | {"time": sample.time, "count": self._count, "totals": sample.totals}
-        for name, own in (("told", sample.told), ("witness", sample.witness)):
-            header[name] = [one for part in self._comm.gather(own) or [] for one in part]
-        header["failed"] = {str(k): found for k, found in sample.failed.items()}
-        return write_checkpoint(files.place, files.checkpoints.keep, header, sample.vectors, self._comm)
+        state = self._remembered
+        told, witness = (
+            [one for part in self._comm.gather(own) or [] for one in part] for own in (state.told, state.witness)
+        )
+        plain, vectors = taken_apart(state._replace(told=told, witness=witness))
+        header = self._unchanging | {"time": state.time, "count": self._count, "state": plain}
+        return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, self._comm)
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.model import System
 from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.copies_stepper import EnsembleMemory
+from mpimbs.stepping.copies_stepper import CopyMemory, EnsembleMemory
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import keeps_states, make_integrator
 from mpimbs.stepping.settings import SimulationSettings
@@ -108,7 +108,7 @@ class TurnStepper:
         self._now = 0  # whose turn it is
         self._before = np.zeros((count, len(COUNTS)), np.int64)  # what copies have taken before a restart
         if memory is not None:
-            self._before[:] = [told["taken"] for told in memory.told]
+            self._before[:] = [told.taken for told in memory.told]
         self.steps, self.rejected = self._before[:, :2].sum(axis=0).tolist()
         self._steppers: list[Integrator | None] = []
         self._q, self._u = np.empty((count, copies.nq)), np.empty((count, copies.nu))  # of those left behind
@@ -123,10 +123,7 @@ class TurnStepper:
         known = None if memory is None else _recalled(memory, k)
         q, u = self._q[k].copy(), self._u[k].copy()
         if memory is not None:  # goes on counting; the first evaluation alone tries whether refinement changes it
-            dynamics = segment.dynamics
-            dynamics.evaluations, self._before[k, 2] = int(self._before[k, 2]), 0
-            if dynamics.loops is not None:
-                dynamics.loops.refining = memory.told[k].get("refining", False)
+            segment.dynamics.evaluations, self._before[k, 2] = int(self._before[k, 2]), 0
         try:
             if known is None:
                 q, u = segment.dynamics.followed(0.0, q, u)
@@ -210,23 +207,21 @@ class TurnStepper:
         self._now, self.time = 0, target
         return True
 
-    def memory(self) -> tuple[list[Any], dict[str, Floats]]:
+    def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
         """What each copy's next step takes from those before it, and the vectors of all copies."""
         q, u = self.state
         pairs = [RATES, *EARLIER] if keeps_states(self.copies.settings.integrator) else [RATES]
         vectors = {"q": q, "u": u} | {
             name: np.full(like.shape, np.nan) for names in pairs for name, like in zip(names, (q, u), strict=True)
         }
-        told: list[Any] = [{"taken": taken} for taken in self._taken().tolist()]
+        told = [CopyMemory(taken=taken) for taken in self._taken().tolist()]
         for k, stepper in enumerate(self._steppers):
             if stepper is None or self.left[k]:
                 continue
             memory = stepper.memory()
             for name, values in memory.vectors.items():
                 vectors[name][k] = values
-            told[k]["steps"] = memory._replace(steps=0, rejected=0, vectors={})._asdict()
-            loops = self.copies.segments[k].dynamics.loops
-            told[k]["refining"] = loops is not None and loops.refining
+            told[k].steps = memory._replace(steps=0, rejected=0, vectors={})
         return told, vectors
 
     def close(self) -> None:
@@ -239,4 +234,6 @@ class TurnStepper:
 def _recalled(memory: EnsembleMemory, k: int) -> StepMemory:
     """What a copy's next step takes from those before it."""
     known = {name: own[k] for name, own in memory.vectors.items() if np.isfinite(own[k]).all()}
-    return StepMemory(**memory.told[k]["steps"] | {"vectors": known})
+    steps = memory.told[k].steps
+    assert steps is not None  # it was not left behind
+    return steps._replace(vectors=known)

@@ -85,7 +85,7 @@ class Chain:
         Of the chains of both: by turns on 2, 3, ... ranks, on the same or other ranks; every fifth by pcg.
     options : Options
     attempt : int
-        Which of those in sequence, where the fault came too late.
+        Which of those in sequence, where the fault came too late: each next one comes earlier.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Chain:
     """
 
     def __init__(self, fault: Fault, subject: Subject, index: int, options: Options, attempt: int = 0) -> None:
-        self._fault, self._subject, self._options = fault, subject, options
+        self._fault, self._subject, self._options, self._attempt = fault, subject, options, attempt
         self._ranks, self._same = 2 + index % (options.most_ranks - 1), index % 2 == 0
         adaptive = fault.steps == "adaptive"
         self._settings = (subject.adaptive if adaptive else subject.fixed) + (FORCES if fault.force else ())
@@ -149,7 +149,7 @@ class Chain:
         """Inject so many faults, at most, and go on to the end."""
         shutil.rmtree(self._place, ignore_errors=True)
         jobs, ranks, most = 0, self._ranks, self._options.most_ranks
-        soon = 2 * MOST_OF_IT * whole.seconds / (faults + 1)
+        soon = 2 * MOST_OF_IT * whole.seconds / (faults + 1) * 0.5**self._attempt  # the job left alone took its time
         while not (jobs and complete(self._place)):
             going_on = (self._place / CHECKPOINT).exists()
             arguments = ["restart", str(CHECKPOINT), *(FORCES if self._fault.force else ())]

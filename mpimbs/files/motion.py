@@ -82,6 +82,12 @@ class Sampled:
         """Quantities too."""
         return sorted({*super().__dir__(), *CALLED})
 
+    def __getitem__(self, name: Any) -> Any:
+        """The motion of the body of that name, as `body`; or of a quantity the samples, as `Motion.column`."""
+        if name in CALLED and self.there.system.names.find(name) is None:
+            return self.there.column(name)
+        return self.body(name)
+
     def body(self, name: str) -> BodyHistory:
         """Give the motion of one body, on rank 0; InputError with close matches if there is none of that name."""
         motion = self.there
@@ -165,6 +171,10 @@ class MotionSegment:
         """What was kept under a name, all or at a place of the array."""
         if at is not None and self._copies and QUANTITIES[name].of_copies is not None:
             at = (at[0], ALL, *at[1:])
+        return self._look(name, at)
+
+    def _look(self, name: str, at: Place | None) -> Floats | None:
+        """The same at a place that says which copies are meant."""
         if at is None and name not in self._found:
             self._found[name] = _read_only(self._read(name, None))
         if name in self._found:
@@ -225,7 +235,7 @@ class MotionSegment:
             if at is None:
                 found = self.read(name)
                 return found if found is None or shared else found[:, k]
-            return self._read(name, at if shared else (at[0], k, *at[1:]))
+            return self._look(name, at if shared else (at[0], k, *at[1:]))
 
         return MotionSegment(read, lambda _: self._system(k), lambda: self.partial, lambda _: self._title(k))
 
@@ -341,8 +351,8 @@ class Motion(Sampled):
             self._joined[name] = _throughout([part.array(name) for part in self._parts])
         return self._joined[name]
 
-    def __getitem__(self, name: str) -> Column:
-        """The samples of a quantity, by its name or what users call it: read where they are indexed, and no others.
+    def column(self, name: str) -> Column:
+        """Give the samples of a quantity, by its name or what users call it: read where they are indexed, no others.
 
         Raises
         ------

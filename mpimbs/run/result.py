@@ -12,8 +12,8 @@ from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError, warn_caller
 from mpimbs.base.places import part_of
 from mpimbs.base.sizes import VARIABLE
-from mpimbs.dynamics.quantities import DECLARED, OF_JOINTS, PER_BODY, SYSTEM, Q, Quantity, U
-from mpimbs.files.motion import BodyHistory, Floats, Motion, Sampled
+from mpimbs.dynamics.quantities import CALLED, DECLARED, OF_JOINTS, PER_BODY, SYSTEM, Q, Quantity, U
+from mpimbs.files.motion import Floats, Motion, Sampled
 from mpimbs.files.output import read_statistics
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.files.reading import newest, open_run
@@ -180,10 +180,6 @@ class Result(Outcome):
     events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
 
-    def __getitem__(self, name: str) -> BodyHistory:
-        """The motion of the body of that name, as `body`."""
-        return self.body(name)
-
     def __repr__(self) -> str:
         kept = "" if self.motion is None else f", motion {self.motion.where}"
         return f"Result({self.status}: t = {self.time:g} s, {self.steps} steps{kept})"
@@ -279,9 +275,11 @@ class EnsembleResult(Outcome):
         failed = f", {len(self.failed)} failed" if self.failed else ""
         return f"EnsembleResult({self.status}: t = {self.time:g} s, {self.copies} copies{failed})"
 
-    def __getitem__(self, copy: int | str) -> Motion:
-        """The motion of a copy, by number or name."""
-        return self.there.copy(copy)
+    def __getitem__(self, name: int | str) -> Any:
+        """The motion of a copy, by number or name; or of a quantity the samples of all, as `Motion.column`."""
+        if name in CALLED and name not in self.names:
+            return self.there.column(str(name))
+        return self.there.copy(name)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -246,7 +246,7 @@ class Run:
         result.loops = self._totals.told_loops(segment)
         result.peaks = self._totals.peaks(self._recorder)
         result.events = self._events.happened
-        result.restarts = self._memory.restarts()
+        result.restarts = self.files.restarts()
         result.sizes = tuned().told()
         result.solutions = self._totals.solutions(segment)
         if self._comm.rank == 0:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
 from mpimbs.base.interruption import undisturbed
 from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
-from mpimbs.files.checkpoint import Kept
+from mpimbs.base.sizes import tuned
+from mpimbs.files.checkpoint import Kept, restart_call
 from mpimbs.files.output import NOWHERE, PATIENCE, OutputFile
+from mpimbs.files.output_layout import versions
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
+from mpimbs.model import System
+from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.run.keeper import check_free, clear, place_of
-from mpimbs.stepping.settings import Checkpoints
+from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 
 class RunFiles:
@@ -120,6 +126,30 @@ class RunFiles:
             check_writable(self.place, "checkpoints.path")
             self._lock = Lock(self.place, PATIENCE)
         return OutputFile.continued(path, kept.header["run"], rows)
+
+    def header(self, systems: Sequence[System], settings: SimulationSettings) -> dict[str, Any]:
+        """What checkpoints of a run of these systems say of it, all alike."""
+        assert self.place is not None and self.output is not None
+        first = systems[0]
+        return {
+            "name": first.name, "run": self.run, "has_functions": any(map(holds_functions, systems)),
+            "forces": [] if first.before_forces is None else list(first.force_modules),
+            "settings": settings.data(), "versions": versions(), "sizes": tuned().told(),
+            "output": os.path.relpath(self.output, self.place.parent), "place": self.place.name,
+            "checkpoints": self.checkpoints.data() | {"path": None}, "restarts": self.restarts(),
+        }  # fmt: skip
+
+    def going_on(self, header: dict[str, Any]) -> str:
+        """How the run is continued, for a message."""
+        assert self.place is not None
+        return restart_call(self.place, header)
+
+    def restarts(self) -> list[dict[str, float]]:
+        """Where the run has gone on from checkpoints, and on how many ranks."""
+        if self.kept is None:
+            return []
+        header = self.kept.header
+        return [*header["restarts"], {"time": header["time"], "ranks": self._comm.size}]
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,15 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.coupling.base import CouplingState
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import OF_JOINTS
-from mpimbs.files.checkpoint import read_vectors, restart_call, write_checkpoint
-from mpimbs.files.output_layout import versions
+from mpimbs.files.checkpoint import read_vectors, write_checkpoint
 from mpimbs.model import System, system_text
-from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.run.recorder import Recorder, RecorderState
 from mpimbs.run.run_events import EventsState
@@ -189,30 +185,14 @@ class RunMemory:
 
     def going_on(self) -> str:
         """How the run is continued, for a message."""
-        assert self._files.place is not None
-        return restart_call(self._files.place, self._unchanging)
-
-    def restarts(self) -> list[dict[str, float]]:
-        """Where the run has gone on from checkpoints, and on how many ranks."""
-        if self._files.kept is None:
-            return []
-        header = self._files.kept.header
-        return [*header["restarts"], {"time": header["time"], "ranks": self._dynamics.comm.size}]
+        return self._files.going_on(self._unchanging)
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of the run say alike."""
-        files, system = self._files, self._system
-        assert files.place is not None and files.output is not None
-        base, modules = system.before_forces, system.force_modules
-        return {
-            "name": system.name, "run": files.run, "model": system_text(system, functions=True),
-            "has_functions": holds_functions(system), "base": base, "forces": [] if base is None else list(modules),
-            "settings": self._settings.data(), "versions": versions(), "sizes": tuned().told(),
-            "output": os.path.relpath(files.output, files.place.parent), "place": files.place.name,
-            "checkpoints": files.checkpoints.data() | {"path": None}, "partition": self._partition(),
-            "restarts": self.restarts(),
-        }  # fmt: skip
+        system = self._system
+        told = {"model": system_text(system, functions=True), "base": system.before_forces}
+        return self._files.header([system], self._settings) | told | {"partition": self._partition()}
 
     def _partition(self) -> list[list[int]]:
         """Which bodies every rank has, and in which subchains: with the same, all of a checkpoint can be used."""

@@ -97,7 +97,11 @@ def test_columns_are_read_where_they_are_indexed(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="has kept no power; run it again with power among its samples"):
         motion["power"]
     with pytest.raises(InputError, match="unknown quantity 'speed'"):
+        motion.column("speed")
+    with pytest.raises(InputError, match="unknown body 'speed'"):
         motion["speed"]
+    whole = load(tmp_path / "out.h5")
+    assert np.array_equal(whole["q"][3], kept.q[3]) and np.array_equal(whole[motion.system.name_of(2)].load, body.load)
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="motions are on one rank")
@@ -108,7 +112,8 @@ def test_columns_of_structures_and_of_copies(tmp_path: Path) -> None:
     assert np.array_equal(changing["load"][2:9, 1], changing.loads[2:9, 1])
     with pytest.raises(InputError, match="its columns change with the structure"):
         changing["q"]
-    Batch("chain:3", 4).simulate(0.2, every=0.05, output=tmp_path / "copies.h5")
+    result = Batch("chain:3", 4).simulate(0.2, every=0.05, output=tmp_path / "copies.h5")
+    assert np.array_equal(result["q"][1:3, 2], result[2].q[1:3])
     copies = load(tmp_path / "copies.h5").there
     assert np.array_equal(copies["q"][1:3, 2], copies.q[1:3, 2]) and np.array_equal(copies["t"], copies.t)
     assert np.array_equal(copies.copy(2)["q"][1:3, 1], copies.q[1:3, 2, 1])

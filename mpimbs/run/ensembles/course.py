@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -24,14 +23,13 @@ from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
 from mpimbs.dynamics.selection import SampleTable
-from mpimbs.files.checkpoint import Kept, read_vectors, restart_call, write_checkpoint
+from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
 from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
-from mpimbs.files.output_layout import lay_out, versions
+from mpimbs.files.output_layout import lay_out
 from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System
-from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.agreement import first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
@@ -336,26 +334,10 @@ class EnsembleRun:
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """What all checkpoints of the ensemble say alike."""
-        files, members = self._files, self._members
-        assert files.place is not None and files.output is not None
-        system = members.systems[0]
-        return {
-            "kind": ENSEMBLE, "name": system.name, "run": files.run,
-            "has_functions": any(map(holds_functions, members.systems)), "forces": list(system.force_modules),
-            "settings": self._settings.data(), "versions": versions(), "place": files.place.name,
-            "output": os.path.relpath(files.output, files.place.parent),
-            "checkpoints": files.checkpoints.data() | {"path": None}, "restarts": self._restarts(),
-        }  # fmt: skip
+        return self._files.header(self._members.systems, self._settings) | {"kind": ENSEMBLE}
 
     def _going_on(self) -> str:
-        assert self._files.place is not None
-        return restart_call(self._files.place, self._unchanging)
-
-    def _restarts(self) -> list[dict[str, float]]:
-        if self._kept is None:
-            return []
-        header = self._kept.header
-        return [*header["restarts"], {"time": header["time"], "ranks": self._comm.size}]
+        return self._files.going_on(self._unchanging)
 
     def _totals(self) -> dict[str, Any]:
         """What the whole ensemble has taken so far; all ranks call."""
@@ -378,7 +360,7 @@ class EnsembleRun:
             status, stepper.time, **self._totals(), copies=members.count, lanes=self._copies.lanes, failed=failed
         )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
-        result.restarts = self._restarts()
+        result.restarts = self._files.restarts()
         if self._witness is not None:
             result.witness = told_by_all(self._comm, self._witness)
         if self._comm.rank == 0 and isinstance(self._store, Samples):

@@ -123,7 +123,8 @@ class Quantity:
     take : callable or None
         Computes this rank's part in an `Instant`, rows in the order of its bodies. None of what follows from others.
     of_copies : callable or None
-        Gives it of copies [copies, ...] at their states q [copies, nq], u [copies, nu]; None: ensembles don't keep it.
+        Gives it of copies [copies, ...] at their states q [copies, nq], u [copies, nu], where that takes less than one
+        after the other; see `copied`.
     chosen : bool
         Samples have it where it is asked for; else always, or where `needs` says so.
     needs : str
@@ -154,6 +155,12 @@ class Quantity:
     def asked_for(self) -> str:
         """What users call it."""
         return self.asked or self.name
+
+    @property
+    def copied(self) -> bool:
+        """Whether ensembles keep it, of each copy."""
+        alone = self.take is not None and self.of in (PER_BODY, PER_LOOP) and not self.integral_of
+        return alone or self.of_copies is not None
 
     @property
     def row(self) -> tuple[int, ...]:

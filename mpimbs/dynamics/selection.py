@@ -126,12 +126,12 @@ class SampleTable:
         for each in self.quantities:
             rows = self.rows[each.name]
             own = () if each.of == SYSTEM else (counts[each.of] if rows is None else len(rows),)
-            of_copies = () if copies is None or each.of_copies is None else (copies,)
+            of_copies = () if copies is None or not each.copied else (copies,)
             self.shapes[each.name] = (*of_copies, *own, *each.row)
 
 
 def _kept(quantity: Quantity, there: set[str], one: bool) -> bool:
     """Whether samples of one system, or of copies, have a quantity, of what there is."""
-    if not one and quantity.of_copies is None and quantity.name not in ("time", "step_size"):
+    if not one and not quantity.copied and quantity.name not in ("time", "step_size"):
         return False
     return quantity.name in there if quantity.chosen else there.issuperset(quantity.needs)

@@ -169,7 +169,7 @@ class MotionSegment:
 
     def read(self, name: str, at: Place | None = None) -> Floats | None:
         """What was kept under a name, all or at a place of the array."""
-        if at is not None and self._copies and QUANTITIES[name].of_copies is not None:
+        if at is not None and self._copies and QUANTITIES[name].copied:
             at = (at[0], ALL, *at[1:])
         return self._look(name, at)
 
@@ -185,9 +185,7 @@ class MotionSegment:
     def array(self, name: str, at: Place | None = None) -> Floats | None:
         """As `read`, or what follows from that: poses from q, tension from loads."""
         if (derived := QUANTITIES[name].derived) is not None:
-            base, derive = derived
-            values, centers = self.read(base, at), self.system.columns().center_of_mass[self.partial.get(base, ALL)]
-            return None if values is None else derive(values, centers if at is None or len(at) < 2 else centers[at[1]])
+            return self._derived(*derived, at)
         if (found := self.read(name, at)) is not None or name != "poses" or "q" in self.partial:
             return found
         if at is None or "_poses" in vars(self) or (isinstance(at[0], slice) and at[0] == ALL):
@@ -197,6 +195,17 @@ class MotionSegment:
         if found is None or at is None:
             return found
         return found[(rows, ALL, *at[1:]) if self._copies else (rows, *at[1:])]
+
+    def _derived(self, base: str, derive: Callable[[Floats, Floats], Floats], at: Place | None) -> Floats | None:
+        """What follows from a quantity of bodies and their centers of mass: of copies from each one's own."""
+        values = self.read(base, at)
+        if values is None or not self._copies:
+            centers = self.system.columns().center_of_mass[self.partial.get(base, ALL)]
+            return (
+                values if values is None else derive(values, centers if at is None or len(at) < 2 else centers[at[1]])
+            )
+        of_copies = (self.copy(k)._derived(base, derive, at) for k in range(values.shape[1]))
+        return np.stack([own for own in of_copies if own is not None], axis=1)
 
     @cached_property
     def _poses(self) -> Floats | None:
@@ -231,7 +240,7 @@ class MotionSegment:
         """That of a copy alone."""
 
         def read(name: str, at: Place | None) -> Floats | None:
-            shared = QUANTITIES[name].of_copies is None
+            shared = not QUANTITIES[name].copied
             if at is None:
                 found = self.read(name)
                 return found if found is None or shared else found[:, k]

@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
@@ -24,7 +25,6 @@ from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.reorder import Gather
-from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.extremes import Extremes, ExtremesState
 from mpimbs.run.integrals import Integrals, IntegralState, same_forces
 from mpimbs.run.witness import Witness, WitnessState
@@ -43,39 +43,16 @@ Store = Samples | SampleWriter
 _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 
 
-class _Instant:
+class _Instant(StateAt):
     """A state at which a sample is taken; see `quantities.Instant`."""
 
     def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float, counted: bool = True) -> None:
-        self._counted = counted
-        self._recorder, self._held, self.t, self.norm_error = recorder, moment.held, t, norm_error
-        self._dynamics, self.q, self.u = recorder.dynamics, moment.q, moment.u
-        self.columns = recorder.dynamics.subchain.columns
+        super().__init__(recorder.dynamics, t, moment.q, moment.u, moment.held)
+        self._recorder, self._counted, self.norm_error = recorder, counted, norm_error
         self.step_size, self.work = moment.step_size, recorder.work + moment.work
 
     @cached_property
-    def energy(self) -> Floats:
-        return self._dynamics.energy_and_momentum(self.q, self.u)[:2]
-
-    @property
-    def poses(self) -> Floats:
-        return pose_numbers(*self._dynamics.poses(self.q, self.u))
-
-    @property
-    def joint_loads(self) -> Floats:
-        return self._carried.joints
-
-    @property
-    def joint_forces(self) -> Floats:
-        return self._carried.forces
-
-    @property
-    def loop_loads(self) -> Floats:
-        assert self._carried.loops is not None
-        return self._carried.loops
-
-    @cached_property
-    def _carried(self) -> CarriedLoads:
+    def carried(self) -> CarriedLoads:
         return self._recorder.joint_loads(self.t, self.q, self.u, self._held)
 
     def integral(self, name: str) -> Floats:
@@ -83,9 +60,10 @@ class _Instant:
 
     @cached_property
     def violations(self) -> Floats:
-        projection = self._recorder.projection
-        assert projection is not None  # there are loops
-        return projection.sample(self.q, self.u) if self._counted else projection.loops.violations(self.q, self.u)
+        found = super().violations
+        if self._counted and self._recorder.projection is not None:
+            self._recorder.projection.sampled(found)
+        return found
 
     @property
     def residual(self) -> Floats:
@@ -96,8 +74,9 @@ class _Instant:
     def solution(self) -> SolutionSample:
         constraints, dynamics = self._recorder.constraints, self._dynamics
         assert constraints is not None
-        if "_carried" not in vars(self):  # which evaluates the sample itself
-            together(dynamics.comm, lambda: dynamics.accelerations(self.q, self.u, self._held, self.t, warn=False))
+        if "carried" not in vars(self):  # which evaluates the sample itself
+            given = self.q, self.u, self._held, self.t
+            together(dynamics.comm, lambda: dynamics.accelerations(*given, warn=False))
         return constraints.take()
 
 

@@ -276,4 +276,5 @@ class CopiesStepper:
         )
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Free what the copies hold."""
+        self.copies.close()

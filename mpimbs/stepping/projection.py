@@ -218,11 +218,9 @@ class Projection:
         """Let no step be taken over anything until they are much smaller than this one (s)."""
         self._seen.usual_step = step
 
-    def sample(self, q: Floats, u: Floats) -> Floats:
-        """Give how far loops are from closed in a sample [loops, 2]; all ranks call."""
-        found = self.loops.violations(q, u)
-        self._take(self._seen.sampled, found)
-        return found
+    def sampled(self, violations: Floats) -> None:
+        """Take how far loops are from closed in a sample [loops, 2]."""
+        self._take(self._seen.sampled, violations)
 
     def _take(self, worst: Violations, violations: Floats) -> None:
         """Take violations [loops, 2]."""

@@ -21,7 +21,7 @@ SAMPLES = 200  # by default
 # Settings of a simulation that ensembles take.
 OF_ENSEMBLES = (
     "t_end", "integrator", "rtol", "atol", "dt", "tension", "every", "projection", "stabilisation", "sample", "poses",
-    "force", "lanes", "no_witness",
+    "loads", "force", "lanes", "no_witness",
 )  # fmt: skip
 MOST_SAMPLES = 1e8
 NEVER = math.inf  # s
@@ -128,7 +128,7 @@ class SimulationSettings(EvaluationSettings):
     sample: Annotated[
         str | None,
         Setting(
-            "What samples have: q, u, pose, load, power, or of one body q:NAME, u:NAME, ...; with commas",
+            "What samples have: q, u, pose, load, power, joint_work, or of one body q:NAME, ...; with commas",
             default="q,u",
             more="With `poses` and `loads` those of all bodies too.",
             noun="what samples have",

@@ -76,17 +76,19 @@ def to_samples(system: System, t_end: float, settings: dict[str, Any]) -> Result
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "bdf" else n for n in CASES])
 def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     systems, settings = case_of(name)
+    settings["sample"] = "q,u,load,power"
     batch = Batch(systems, comm=comm)
     result = batch.simulate(0.12, **settings)
     assert (result.status, result.lanes, result.failed) == ("complete", 1, {})
     assert f"{COPIES} copies (one after the other)" in result.summary()
-    kept = ["q", "u", "energy", *(["poses"] if "poses" in settings else [])]
+    kept = ["q", "u", "energy", "loads", "power", *(["poses"] if "poses" in settings else [])]
+    kept += ["loop_violation", "loop_loads"] if systems[0].loops else []
     found = comm.bcast([getattr(result, name) for name in kept] if comm.rank == 0 else None)
     own = [to_samples(systems[k], 0.12, settings) for k in range(batch.first, batch.last)]
     for k, alone in enumerate(own, batch.first):
         expected = [getattr(alone, name) for name in kept]
         for values, like in zip(found, expected, strict=True):
-            assert values is None or np.array_equal(values[:, k], like), name
+            assert np.array_equal(values[:, k], like), name
     steps = comm.allgather(sum(one.steps for one in own))
     parallel_assert(result.steps == max(steps), "the rank that has taken the most steps", comm)
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError, InputError, LoadNotFiniteError, SimulationError
+from mpimbs.dynamics.dynamics import Dynamics
+from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
@@ -142,6 +144,7 @@ class SideBySide:
 
     def __init__(self, systems: Sequence[System], count: int, lanes: int, wrenches: bool = False) -> None:
         self.systems, self.count = systems, count
+        self._alone: dict[int, Dynamics] = {}  # of those whose samples need it, by their systems
         self.n_bodies, self.nq, self.nu = systems[0].n_bodies, systems[0].nq, systems[0].nu
         self._subchains = [Subchain(system) for system in systems]
         self._made = [part.made for part in self._subchains]
@@ -288,6 +291,18 @@ class SideBySide:
         """What accelerations of a copy leave under what has acted last."""
         copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
         return residual_of(copy, None, q, u, udot, self._tau[k])
+
+    def instant(self, copy: int, t: float, q: Floats, u: Floats) -> StateAt:
+        """Give a state of a copy, with all that a system by itself tells of it."""
+        k = copy % len(self.systems)
+        if k not in self._alone:
+            self._alone[k] = Dynamics(self.systems[k], MPI.COMM_SELF)
+        return StateAt(self._alone[k], t, q, u)
+
+    def close(self) -> None:
+        """Free what MPI holds."""
+        for dynamics in self._alone.values():
+            dynamics.close()
 
     def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
         """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""

@@ -22,6 +22,7 @@ from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.dynamics.quantities import PER_BODY, Quantity
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
 from mpimbs.files.motion import Motion
@@ -115,7 +116,7 @@ class EnsembleRun:
         self._copies = self._make(own)
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         table = self._table = SampleTable(members.systems[0], self._selection, copies=members.count)
-        of_copies = [each.name for each in table.quantities if each.of_copies is not None]
+        of_copies = [each.name for each in table.quantities if each.copied]
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._known: list[WitnessState] = []
@@ -274,8 +275,8 @@ class EnsembleRun:
             q, u = stepper.state
             own = {}
             for each in self._table.quantities:
-                if each.of_copies is not None:
-                    rows, found = self._table.rows[each.name], each.of_copies(copies, q, u)
+                if each.copied:
+                    rows, found = self._table.rows[each.name], self._of_copies(each, t, q, u)
                     own[each.name] = found.copy() if rows is None else found[:, rows]
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
             mine = [k for k in gone if 0 <= k < copies.count]
@@ -284,6 +285,19 @@ class EnsembleRun:
             self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
             self._count += 1
             self._remembered = self._remember()
+
+    def _of_copies(self, quantity: Quantity, t: float, q: Floats, u: Floats) -> Floats:
+        """A quantity of this rank's copies at their states; not a number of those left behind."""
+        copies, system = self._copies, self._members.systems[0]
+        if quantity.of_copies is not None:
+            return quantity.of_copies(copies, q, u)
+        rows = system.n_bodies if quantity.of == PER_BODY else len(system.loops)
+        found = np.full((copies.count, rows, *quantity.row), np.nan)
+        for k in np.flatnonzero(~self._stepper.left).tolist():
+            assert quantity.take is not None  # or it has `of_copies`
+            at: Any = copies.instant(k, t, q[k], u[k])  # which has all that these quantities take
+            found[k] = quantity.take(at)
+        return found
 
     def _check(self, t: float) -> None:
         assert self._witness is not None

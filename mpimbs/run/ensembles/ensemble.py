@@ -116,8 +116,8 @@ def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Sy
             raise InputError(f"`{field.name}` is not for ensembles: leave it out, or simulate the copies by themselves")
     if found.t_end is None:
         raise InputError("`t_end` is missing: simulated time")
-    if lost := [name for name in found.selection(system).bodies if QUANTITIES[name].of_copies is None]:
-        raise InputError(f"{' and '.join(lost)} are not kept of ensembles: leave them out of `sample`")
+    if lost := [name for name in found.selection(system).bodies if not QUANTITIES[name].copied]:
+        raise InputError(f"{' and '.join(lost)}: not kept of ensembles; leave it out of `sample`")
     check_petsc_options(found.integrator, found.accuracy, solves=False)
     return found
 

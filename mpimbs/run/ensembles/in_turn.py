@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.dynamics.instants import StateAt
 from mpimbs.model import System
 from mpimbs.run.run_segment import RunSegment
 from mpimbs.stepping.copies_stepper import CopyMemory, EnsembleMemory
@@ -63,6 +64,10 @@ class CopiesInTurn:
         """Give kinetic and potential energy (J) of every copy [copies, 2]."""
         states = zip(self.segments, q, u, strict=True)
         return np.array([segment.dynamics.energy_and_momentum(*state)[:2] for segment, *state in states])
+
+    def instant(self, copy: int, t: float, q: Floats, u: Floats) -> StateAt:
+        """Give a state of a copy; see `SideBySide`."""
+        return StateAt(self.segments[copy].dynamics, t, q, u)
 
     def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
         """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""

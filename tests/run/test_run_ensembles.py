@@ -14,6 +14,7 @@ from mpimbs import Batch, Body, EnsembleResult, InputError, InterruptionError, J
 from mpimbs.cli import main
 from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.residual import EXACT
+from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.kernels.lanes import native_width
 from mpimbs.run import witness
 from mpimbs.run.restart import restart
@@ -187,6 +188,24 @@ def test_fixed_steps_that_are_too_long(comm: MPI.Comm) -> None:
 def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
     """A folder that all ranks know."""
     return comm.bcast(tmp_path)
+
+
+def test_an_output_that_is_removed_as_it_ends(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has done all that it was asked for; who looks at the motion is told."""
+    output, original = folder / "gone.h5", SampleWriter.close
+
+    def close(self: SampleWriter, *args: Any) -> None:
+        original(self, *args)
+        if comm.rank == 0:
+            output.unlink()
+
+    monkeypatch.setattr(SampleWriter, "close", close)
+    result = Batch("chain:3", COPIES, comm).simulate(0.1, output=output, **FIXED)
+    assert result.status == "complete"
+    if comm.rank == 0:
+        assert len(result.names) == COPIES
+        with pytest.raises(InputError, match="there is no such file"):
+            result.q  # noqa: B018
 
 
 @pytest.mark.parametrize("settings", [ADAPTIVE | {"poses": True}, FIXED | {"dt": 0.005}], ids=["adaptive", "fixed"])

@@ -1,11 +1,13 @@
 """What is told of the steps: their sizes, and whether accuracy, stability or the samples limit them."""
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpi_helpers import parallel_assert
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
@@ -164,3 +166,18 @@ def test_any_step_goes_on_from_the_memory_of_the_one_before_with_the_same_bits(
     assert rejected, "no step was tried again: nothing is shown"
     stepper.close()
     dynamics.close()
+
+
+def test_whether_solutions_are_refined_is_kept(comm: MPI.Comm) -> None:
+    """Whatever checks a run; but not over a change of what acts or holds."""
+    with closing(Dynamics(system_from("four_bar:3"), comm)) as dynamics:
+        loops, accuracy = dynamics.loops, Accuracy(rtol=1e-8, atol=1e-8)
+        assert loops is not None
+        given = dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", accuracy
+        stepper = make_integrator(*given)
+        loops.refining = True
+        memory = stepper.memory()
+        for known, expected in ((memory, True), (memory.of_another(), False)):
+            loops.refining = False
+            make_integrator(*given, memory=known)
+            parallel_assert(loops.refining == expected, f"{loops.refining}", comm)

@@ -37,7 +37,7 @@ from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
 from mpimbs.run.ensembles.rounds import Rounds
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.progress import Progress
-from mpimbs.run.result import EnsembleResult, result_of
+from mpimbs.run.result import EnsembleResult
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
 from mpimbs.run.witness import CopiesWitness, WitnessState, make_witness, told_by_all
@@ -377,13 +377,16 @@ class EnsembleRun:
         result.restarts = self._files.restarts()
         if self._witness is not None:
             result.witness = told_by_all(self._comm, self._witness)
-        if self._comm.rank == 0 and isinstance(self._store, Samples):
-            systems, table = members.systems, members.table
+        if self._comm.rank == 0:
+            systems, table, path = members.systems, members.table, self._files.output
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
-            result.motion = Motion.in_memory(
-                self._store, [lambda k: systems[k % len(systems)]], [self._count], self._selection, members.names,
-                parameters,
-            )  # fmt: skip
+            named = members.names, parameters
+            if isinstance(self._store, Samples):
+                given = [lambda k: systems[k % len(systems)]], [self._count], self._selection
+                result.motion = Motion.in_memory(self._store, *given, *named)
+            else:
+                assert path is not None and self._files.run is not None
+                result.motion = Motion.in_file(path.absolute(), self._files.run, 1, *named)
         return result
 
     def _end(self, error: SimulationError | None = None, status: str = "complete") -> EnsembleResult:
@@ -400,7 +403,4 @@ class EnsembleRun:
             error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
-        if self._comm.rank == 0 and self._files.output is not None:
-            assert self._files.run is not None
-            result.motion = result_of(self._files.output.absolute(), self._files.run).motion
         return result

@@ -316,7 +316,8 @@ FAULTS = (
     Fault("NaN in a force, adaptive step", nothing, (1,), rf"{FORCE} is not finite at t = ", "adaptive",
           "nan", tolerance=ROUNDING),
     Fault("state beyond all numbers", nothing, (1,),  # the witness sees squares that overflow before anything else does
-          "mpimbs: (the accelerations are no longer finite|t = .* s: forces or accelerations at body .* are too large)",
+          "mpimbs: (the accelerations are no longer finite|t = .* s: forces or accelerations at body .* are too large|"
+          "t = .* s, step .* s: closing the loops leaves speeds that are no longer finite)",
           "fixed", "1e200"),
     Fault("disk full", fill_disk, (1,), rf"mpimbs: \S*{OUTPUT}.part: can't be written any more \(No space left",
           "much", small_disk=True),

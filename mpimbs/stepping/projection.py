@@ -151,7 +151,7 @@ class Projection:
         Raises
         ------
         SimulationError
-            On all ranks: Newton's method does not converge.
+            On all ranks: Newton's method does not converge, or speeds are no longer finite.
         """
         self.loops.count_turns(q, u)
         if self.kind == NONE:
@@ -163,7 +163,13 @@ class Projection:
             q, u = self._closed(q, u, parted)
             if u is not before:
                 unit = self._dynamics.divided.units[1]
-                self._see_amplified(speeds, *largest_magnitudes(self._dynamics.comm, u / unit, (u - before) / unit))
+                most, change = largest_magnitudes(self._dynamics.comm, u / unit, (u - before) / unit)
+                if not np.isfinite(most):
+                    raise SimulationError(
+                        "closing the loops leaves speeds that are no longer finite; likely cause: a load that grows "
+                        "without bound"
+                    )
+                self._see_amplified(speeds, most, change)
         return q, u
 
     def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:

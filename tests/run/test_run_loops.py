@@ -1,6 +1,7 @@
 """Simulations of systems with closed loops: exact motions, through singular positions, and loops that stay closed."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.dynamics import Dynamics
 from mpimbs.model import Joint, System, system_from
 from mpimbs.parallel.agreement import first_ranks
 from mpimbs.run.restart import restart
@@ -17,7 +20,7 @@ from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.projection import Projection
-from mpimbs.stepping.settings import Checkpoints
+from mpimbs.stepping.settings import POSITIONS, Checkpoints
 from oracles.mechanisms import four_bar, four_bar_motion
 from tolerances import TOLERANCE, assert_close
 
@@ -151,6 +154,17 @@ def test_restart_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.
     for name in ("t", "q", "u", "loop_violation", "loop_loads"):
         assert_close(name, getattr(other, name), getattr(one, name), "exact")
     assert (other.steps, other.rejected, other.loops) == (one.steps, one.rejected, one.loops)
+
+
+def test_speeds_beyond_all_numbers_are_told(comm: MPI.Comm) -> None:
+    """Whose squares overflow where loops are closed: no state that is not finite goes on."""
+    with closing(Dynamics(system_from("four_bar:3"), comm)) as dynamics:
+        projection = Projection(dynamics, POSITIONS)
+        q, u = projection.begin(dynamics.subchain.q, dynamics.subchain.u)
+        _, closed = projection(q, u + 1e100 * np.arange(len(u)))
+        parallel_assert(bool(np.isfinite(closed).all()), f"{closed}", comm)
+        with np.errstate(all="ignore"), pytest.raises(SimulationError, match="speeds that are no longer finite"):
+            projection(q, u + 1e200 * np.arange(1, 1 + len(u)))
 
 
 def test_a_step_whose_loops_do_not_close(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.loops import CarriedLoads
@@ -261,7 +261,7 @@ class Recorder:
         """
         if not self.watches:
             return
-        with self._timed():
+        with self._at(stepper.time), self._timed():
             self.integrals.take(stepper)
             t, q, u = stepper.time, stepper.q, stepper.u
             if self.extremes is not None and self.extremes.time != t:
@@ -276,6 +276,17 @@ class Recorder:
             found = together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
             self._watched = t, None if held is None else held.copy(), found
         return found
+
+    @contextlib.contextmanager
+    def _at(self, t: float) -> Iterator[None]:
+        """Look at a state of a time (s), which nobody gave: what is wrong with it is an error of the simulation."""
+        try:
+            yield
+        except InputError as error:
+            raise SimulationError(
+                f"t = {t:g} s: the state is no longer one ({error}); likely cause: too large a step, or a load that "
+                "grows without bound"
+            ) from None
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -294,10 +305,11 @@ class Recorder:
         OutputError
             On all ranks: the sample can't be written.
         """
-        if self.witness is not None:
-            self.witness.take(t, moment.q, moment.u, moment.held, last)
-        with self._timed():
-            self._take(t, moment)
+        with self._at(t):
+            if self.witness is not None:
+                self.witness.take(t, moment.q, moment.u, moment.held, last)
+            with self._timed():
+                self._take(t, moment)
         self.count += 1
 
     def _take(self, t: float, moment: Moment) -> None:

@@ -370,6 +370,10 @@ class Run:
             events.keep(before.dynamics, stepper.q, stepper.u, happening)
             after = events.segment(self._comm, self._asked, self._solver)
             q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
+            if self._comm.allreduce(not (np.isfinite(q).all() and np.isfinite(u).all()), MPI.LOR):
+                raise SimulationError(
+                    "the state behind it is no longer finite; likely cause: a load that grows without bound"
+                )
         except (InputError, SimulationError) as error:  # an InputError: what holds now can't be, as a whole
             if after is not None:
                 after.dynamics.close()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from fault_subjects import PARTING
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import BodyMotion, Event, Joint, System
+from mpimbs.model import BodyMotion, Event, Joint, System, system_from_text
 from mpimbs.model.connections import Connections, connected
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
@@ -313,3 +314,12 @@ def test_gears_are_not_kept() -> None:
     with pytest.raises(InputError, match="connects gear 'gear' with gap = \"keep\""):
         system.add_event(time=1.0, connect=["gear"], gap="keep")
         simulate(system, 2.0)
+
+
+@pytest.mark.parametrize(("body", "when"), [(1, 0.1198), (6, 0.1198), (1, 0.21), (6, 0.21), (1, 0.019)])
+def test_loads_beyond_all_numbers_near_samples_and_events(comm: MPI.Comm, body: int, when: float) -> None:
+    """Whose squares overflow: the run says so, whatever looks at the state first; it is no bad input."""
+    system = system_from_text(PARTING, "parting.toml")
+    system.add_joint_force(system.name_of(body), lambda t, q, u: 1e200 * (t > when))
+    with np.errstate(all="ignore"), pytest.raises(SimulationError, match=r"no longer|too large"):
+        simulate(system, 0.25, comm, dt=0.001, integrator="rk4", every=0.01)

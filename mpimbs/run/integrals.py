@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from mpimbs.dynamics.quantities import QUANTITIES, Instant, Quantity
 from mpimbs.stepping.integrator import Integrator, Moment
@@ -22,9 +23,11 @@ class IntegralState:
     rate: Floats
 
 
-def same_forces(one: Floats | None, other: Floats | None) -> bool:
-    """Whether the same forces are held on joints."""
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+def same_forces(comm: MPI.Comm, one: Floats | None, other: Floats | None) -> bool:
+    """Whether the same forces are held on joints of all ranks, which all call; None of none, on all of them."""
+    if one is None or other is None:
+        return one is other
+    return bool(comm.allreduce(np.array_equal(one, other), MPI.LAND))
 
 
 class _Step:
@@ -54,6 +57,8 @@ class Integrals:
         Gives the state of a moment at a time (s).
     state : dict of str to IntegralState
         By name what those before have left.
+    comm : MPI.Comm
+        Of the ranks that step together.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class Integrals:
         quantities: Sequence[Quantity],
         instant: Callable[[float, Moment], Instant],
         state: dict[str, IntegralState],
+        comm: MPI.Comm,
     ) -> None:
+        self._comm = comm
         self._quantities, self._instant, self.state = quantities, instant, state
         self._time, self._moment = np.nan, Moment(np.zeros(0), np.zeros(0), None, 0.0, 0.0, 0.0)
         self._steps: dict[str, _Step] = {}
@@ -70,7 +77,7 @@ class Integrals:
         """Begin, or go on, where an integrator is now, whose steps are taken from here on."""
         if not self._quantities:
             return
-        self._time, self._moment = stepper.time, stepper.at(stepper.time)
+        self._keep(stepper.time, stepper.at(stepper.time))
         if any(each.name not in self.state or not self.state[each.name].rate.size for each in self._quantities):
             for name, rate in self._rates(self._time, self._moment).items():
                 known = self.state.get(name)
@@ -82,7 +89,7 @@ class Integrals:
         if end == begin or not self._quantities:
             return
         now = stepper.at(end)
-        if not same_forces(before.held, now.held):  # which act since the step began
+        if not same_forces(self._comm, before.held, now.held):  # which act since the step began
             for name, rate in self._rates(begin, before._replace(held=now.held)).items():
                 self.state[name].rate = rate
         middle = 0.5 * (begin + end)
@@ -92,7 +99,12 @@ class Integrals:
             half = halfway.get(name, 0.5 * (state.rate + last))
             step = self._steps[name] = _Step(begin, end - begin, state.value, (state.rate, half, last))
             self.state[name] = IntegralState(step(end), last)
-        self._time, self._moment = end, now
+        self._keep(end, now)
+
+    def _keep(self, t: float, moment: Moment) -> None:
+        """Keep where the next step begins, with the forces that are held now, which others write over."""
+        self._time = t
+        self._moment = moment._replace(held=None if moment.held is None else moment.held.copy())
 
     def _rates(self, t: float, moment: Moment) -> dict[str, Floats]:
         """What is integrated, by the name of the integral, at a time (s)."""

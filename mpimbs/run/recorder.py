@@ -163,7 +163,9 @@ class Recorder:
         self.work = 0.0
 
     def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
-        return Integrals(integrals_of(self._table), lambda t, moment: _Instant(self, t, moment, 0.0), state)
+        return Integrals(
+            integrals_of(self._table), lambda t, moment: _Instant(self, t, moment, 0.0), state, self.dynamics.comm
+        )
 
     def _block(self, quantity: Quantity, rows: Integers | None) -> Integers | None:
         """Which rows of this rank's block are kept, of those of the whole."""
@@ -271,7 +273,7 @@ class Recorder:
     def joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
         """Give what joints and loops carry in a state, of the last step where that is it; all ranks call."""
         watched, acted, found = self._watched
-        if found is None or watched != t or not same_forces(acted, held):
+        if found is None or watched != t or not same_forces(self.dynamics.comm, acted, held):
             dynamics = self.dynamics
             found = together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(q, u, held, t))
             self._watched = t, None if held is None else held.copy(), found

@@ -8,6 +8,7 @@ import pytest
 from mpi4py import MPI
 
 from documents import PAGES, below
+from mpi_helpers import parallel_assert
 from mpimbs import Batch, InputError, Simulation, load, simulate, system_from
 from mpimbs.dynamics.quantities import CALLED, DECLARED
 from mpimbs.files.motion import RunFile
@@ -157,8 +158,11 @@ def pushed(spec: str) -> System:
 
 def test_work_of_joints_on_which_forces_are_held(comm: MPI.Comm) -> None:
     with Simulation("chain:3", comm, t_end=0.4, rtol=1e-9, atol=1e-9, **JOINT_WORK) as run:
-        run.advance(0.21)
-        run.set_torque(run.system.name_of(1), 5.0)
+        for t, torque in ((0.11, 5.0), (0.21, -9.0), (0.31, 0.0)):
+            run.advance(t)
+            before = run.loads()
+            run.set_torque(run.system.name_of(1), torque)  # of one rank
+            parallel_assert(not np.allclose(run.loads(), before), "other forces, other loads", comm)
         result = run.finish()
     if comm.rank == 0:
         gained = result.energy.sum(axis=1) - result.energy[0].sum()

@@ -198,14 +198,16 @@ class MotionSegment:
 
     def _derived(self, base: str, derive: Callable[[Floats, Floats], Floats], at: Place | None) -> Floats | None:
         """What follows from a quantity of bodies and their centers of mass: of copies from each one's own."""
+
+        def centers(k: int) -> Floats:
+            system = self._system(k) if k else self.system
+            found = system.columns().center_of_mass[self.partial.get(base, ALL)]
+            return found if at is None or len(at) < 2 else found[at[1]]
+
         values = self.read(base, at)
         if values is None or not self._copies:
-            centers = self.system.columns().center_of_mass[self.partial.get(base, ALL)]
-            return (
-                values if values is None else derive(values, centers if at is None or len(at) < 2 else centers[at[1]])
-            )
-        of_copies = (self.copy(k)._derived(base, derive, at) for k in range(values.shape[1]))
-        return np.stack([own for own in of_copies if own is not None], axis=1)
+            return values if values is None else derive(values, centers(0))
+        return np.stack([derive(values[:, k], centers(k)) for k in range(values.shape[1])], axis=1)
 
     @cached_property
     def _poses(self) -> Floats | None:

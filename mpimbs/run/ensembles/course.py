@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +22,7 @@ from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.quantities import PER_BODY, Quantity
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
@@ -273,10 +274,10 @@ class EnsembleRun:
             self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         with self._timed("output"):
             q, u = stepper.state
-            own = {}
+            instant, own = cache(lambda k: copies.instant(k, t, q[k], u[k])), {}  # one evaluation serves all quantities
             for each in self._table.quantities:
                 if each.copied:
-                    rows, found = self._table.rows[each.name], self._of_copies(each, t, q, u)
+                    rows, found = self._table.rows[each.name], self._of_copies(each, q, u, instant)
                     own[each.name] = found.copy() if rows is None else found[:, rows]
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
             mine = [k for k in gone if 0 <= k < copies.count]
@@ -286,7 +287,7 @@ class EnsembleRun:
             self._count += 1
             self._remembered = self._remember()
 
-    def _of_copies(self, quantity: Quantity, t: float, q: Floats, u: Floats) -> Floats:
+    def _of_copies(self, quantity: Quantity, q: Floats, u: Floats, instant: Callable[[int], StateAt]) -> Floats:
         """A quantity of this rank's copies at their states; not a number of those left behind."""
         copies, system = self._copies, self._members.systems[0]
         if quantity.of_copies is not None:
@@ -295,7 +296,7 @@ class EnsembleRun:
         found = np.full((copies.count, rows, *quantity.row), np.nan)
         for k in np.flatnonzero(~self._stepper.left).tolist():
             assert quantity.take is not None  # or it has `of_copies`
-            at: Any = copies.instant(k, t, q[k], u[k])  # which has all that these quantities take
+            at: Any = instant(k)  # which has all that these quantities take
             found[k] = quantity.take(at)
         return found
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpimbs import Batch, InputError, kinematics, load, simulate, system_from
+from mpimbs import Batch, InputError, Joint, System, kinematics, load, simulate, system_from
 from mpimbs.dynamics.quantities import tension
 from mpimbs.files.motion import ALL, Motion, MotionSegment
 from mpimbs.parts.kinematics import pose_numbers
@@ -97,3 +97,17 @@ def test_motions_in_memory_are_shown() -> None:
     film.draw(0.0)
     assert len(film.figure.axes[0].collections[0].get_paths()) > 10
     assert np.isnan(failed.poses[1]).all() and np.isfinite(failed.poses[0]).all()
+
+
+def test_tension_of_copies_is_along_each_one_s_own_center() -> None:
+    systems = []
+    for aside in (0.0, 0.7):
+        system = System(f"arm {aside}", gravity=(0, -9.81, 0))
+        joint = Joint(type="revolute", q=0.4)
+        system.add(name="arm", mass=1, center_of_mass=(aside, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+        systems.append(system)
+    result = Batch(systems).simulate(0.1, every=0.05, sample="q,load")
+    loads, along = result.loads[..., 3:], np.array([[0.0, -1.0, 0.0], [0.7, -1.0, 0.0]])
+    expected = -np.einsum("tkni,ki->tkn", loads, along / np.linalg.norm(along, axis=1)[:, None])
+    np.testing.assert_allclose(result.tension, expected, rtol=1e-12)
+    assert np.array_equal(result.tension[:, 1], result[1].tension)

@@ -19,7 +19,7 @@ from mpimbs.plots.axes import new_figure
 from mpimbs.run.run import simulate
 from stiff_systems import IMPLICIT, Floats, Found, Rows, command_of, tip
 
-ONE_STEP = tuple(name for name in IMPLICIT if name != "bdf")
+ONE_STEP = tuple(name for name in IMPLICIT if name != "petsc:bdf")
 
 
 def falling_rod(links: int, bending: float) -> System:

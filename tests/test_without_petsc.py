@@ -32,7 +32,8 @@ COMMANDS = {  # exit code, what is said
     "study chain:4 --couplings pcg --studies strong --seconds 0.01 -o none": (2, GET),
     "predict chain:4 --ranks 1,2 --seconds 0.01": (0, "dcae"),
     "run chain:4 --t-end 0.1 -o run.h5 --checkpoint-steps 1": (0, "complete"),
-    "run chain:4 --t-end 0.1 -o stiff.h5 --integrator ra34pw2": (2, GET),
+    "run chain:4 --t-end 0.1 -o stiff.h5 --integrator petsc:bdf": (2, GET),
+    "run chain:4 --t-end 0.1 -o linear.h5 --integrator rosenbrock": (0, "complete"),
     "run chain:4 --parameters t.csv --t-end 0.1 -o many.h5": (0, "complete"),
     "restart run.checkpoint.h5": (0, "complete"),
 }
@@ -41,9 +42,9 @@ NEEDING = [  # modules
     "mpimbs.coupling.pcg.petsc_matrix",
     "mpimbs.dynamics.statics.equilibrium",
     "mpimbs.parallel.petsc",
+    "mpimbs.stepping.newton",
     "mpimbs.stepping.petsc_integrator",
     "mpimbs.stepping.petsc_schemes",
-    "mpimbs.stepping.stages",
 ]
 SCRIPT = """
 import importlib

@@ -68,7 +68,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
     from mpimbs.kernels.lanes import WIDTHS, native_width
     from mpimbs.model import system_from
     from mpimbs.run.ensembles.batch import Batch
-    from mpimbs.stepping.explicit_steps import compile_steps
+    from mpimbs.stepping.stage_steps import compile_steps
     from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join
 
     def joined() -> None:

@@ -16,10 +16,10 @@ from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
 from mpimbs.files.constraint_record import ConstraintRecord, SeparatedLoads
 from mpimbs.model import System
 from mpimbs.parallel.agreement import first_on_node
-from mpimbs.stepping.explicit_steps import compile_steps
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import POSITIONS, SimulationSettings
+from mpimbs.stepping.stage_steps import compile_steps
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
-from mpimbs.stepping.explicit_steps import ExplicitSteps
 from mpimbs.stepping.schemes import Accuracy
+from mpimbs.stepping.stage_steps import StageSteps
 from mpimbs.stepping.step_memory import RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.sweep.structure import FIRST_Q, TURN
@@ -113,7 +113,7 @@ class CopiesStepper:
         first = steps[steps[:, TURN] == 4, FIRST_Q]
         quaternions = (np.arange(copies.count)[:, None] * copies.nq + first).ravel()
         whole = np.concatenate([q.ravel(), u.ravel()])
-        self._steps = own = ExplicitSteps(integrator, accuracy, whole, q.size, u.size, quaternions)
+        self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
         self.failed: dict[int, tuple[float, str]] = {}

@@ -14,6 +14,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.petsc import PREFIX, Arrays, PETSc
 from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator
+from mpimbs.stepping.newton import Stages
 from mpimbs.stepping.petsc_schemes import (
     STATES,
     begin_scheme,
@@ -22,8 +23,9 @@ from mpimbs.stepping.petsc_schemes import (
     first_same_as_last,
     kept_of_steps,
 )
-from mpimbs.stepping.schemes import STIFF, scheme_of
-from mpimbs.stepping.stages import Stages
+from mpimbs.stepping.runge_kutta import RungeKutta
+from mpimbs.stepping.schemes import STIFF, Accuracy, scheme_of
+from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.step_memory import EARLIER, RATES, StepMemory
 from mpimbs.stepping.step_sizes import towards
 
@@ -61,12 +63,13 @@ class PetscIntegrator(Integrator):
         self._vector.setArray(self._values)
         self._arrays = Arrays(self._nq, self._end)
         self._at_hand = self._arrays, self._values.data, self._views
+        self._given = given
         self._stages: Stages | None = None
+        self._matrix: StageMatrix | None = None
         if self._scheme.implicit:
             known = None if memory is None else memory.tension
-            self._stages = Stages(
-                dynamics, self._derivative, self._loads, self._arrays, len(self._values), given.tension, known
-            )
+            self._matrix = matrix = StageMatrix(dynamics, self._loads, given.tension, known)
+            self._stages = Stages(dynamics, self._derivative, matrix, self._arrays, len(self._values))
         self._first_stage = self._known_rates
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._steps_before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
@@ -85,20 +88,19 @@ class PetscIntegrator(Integrator):
         self._began = self._old, self.time  # of the last step
         self._vectors = {}
 
-    def _make(self, time: float, steady: bool = False) -> PETSc.TS:
-        """Make PETSc's integrator, which begins with the state as it is; `steady`: with steps as they are given."""
+    def _make(self, time: float) -> PETSc.TS:
+        """Make PETSc's integrator, which begins with the state as it is."""
         ts = PETSc.TS().create(comm=self._dynamics.comm)
         ts.setOptionsPrefix(PREFIX)
         ts.setProblemType(PETSc.TS.ProblemType.NONLINEAR)
-        scheme = scheme_of(STIFF) if steady and self._scheme.newton else self._scheme  # can be taken back
         if self._stages is not None:
-            self._stages.serve(ts, scheme.newton)
+            self._stages.serve(ts)
         else:
             ts.setRHSFunction(self._derivative)
         ts.setTolerances(rtol=self._accuracy.rtol, atol=self._accuracy.atol)
-        choose_scheme(ts, scheme, steady or self._accuracy.dt is not None, self._projection is not None, steady)
+        choose_scheme(ts, self._scheme, self._fixed is not None, self._projection is not None)
         self._leave_work_out(ts)
-        if scheme.newton and self._accuracy.dt is None:
+        if self._scheme.implicit and self._fixed is None:
             ts.setMaxSNESFailures(-1)  # a smaller step is tried
         begin_scheme(ts, self._vector, time)
         return ts
@@ -232,45 +234,22 @@ class PetscIntegrator(Integrator):
         return reached
 
     def go_back(self, search: EventSearch) -> list[int]:
-        """See `Integrator.go_back`: states in the last step are those of steps to there."""
-        end, (state, began) = self.time, self._began
-        state = state.copy()
-        settled = self._state.copy()
-        ts = self._make(began, steady=True)
-
-        def at(t: float) -> tuple[Floats, Floats]:
-            values = settled if t >= end else state
-            if began < t < end:
-                self._vector.setArray(state)
-                ts.setTime(began)
-                ts.setConvergedReason(PETSc.TS.ConvergedReason.ITERATING)
-                ts.restartStep()
-                ts.setTimeStep(t - began)
-                ts.step()
-                values = self._state.copy()
-            return values[: self._nq], values[self._nq : self._end]
-
+        """See `Integrator.go_back`: the moment and the state there are those of a step of our own."""
+        (state, began), end = self._began, self.time
+        name, work = STIFF if self._scheme.implicit else "dopri5", state[self._end :]
+        given = self._given._replace(accuracy=Accuracy(dt=end - began), probed=False, held=self.held)
+        parts = state[: self._nq].copy(), state[self._nq : self._end].copy()
+        own = RungeKutta(self._dynamics, *parts, name, given, began)
         try:
-            moment = search(at, began, end)
-            if moment < end:
-                at(moment)
-            else:
-                self._vector.setArray(settled)
+            own._state[self._end :] = work
+            while not own.step_towards(end):
+                pass
+            passed = own.go_back(search)
+            self.requests |= own.requests
+            self._restore(own._state, own.time)
         finally:
-            self._look_at_rates()
-            ts.destroy()
-            self._last_stage = None
-            self._arrays.forget()
-        now = self._state.copy()
-        self._restore(now, moment)
-        asked = self.requests
-        broken = self._any_not_finite()
-        self.requests |= asked
-        self._examine(broken, began, end - began)
-        stuck = self._settled()
-        if stuck is not None:
-            raise SimulationError(f"t = {self.time:g} s: {stuck}")
-        return search.passed
+            own.close()
+        return passed
 
     def _settled(self) -> SimulationError | None:
         """See `_finish`."""
@@ -310,7 +289,7 @@ class PetscIntegrator(Integrator):
         earlier = self._earlier_states()
         begins = [] if stage is None else [(RATES, stage)]
         begins += zip(EARLIER, (state for _, state in earlier), strict=False)
-        tension = None if self._stages is None else list(self._stages.memory)
+        tension = None if self._matrix is None else list(self._matrix.memory)
         return begins, {"tension": tension, "earlier": [t for t, _ in earlier]}
 
     def _earlier_states(self) -> list[tuple[float, Floats]]:

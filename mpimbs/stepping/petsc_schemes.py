@@ -20,22 +20,20 @@ CONTROLS = ("none", "basic")  # of steps, that keep nothing of those before
 NOTHING, STATES, MORE = range(3)  # what an integrator keeps of earlier steps; of `MORE`, others can't be given all
 
 
-def choose_scheme(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False, reversible: bool = False) -> None:
+def choose_scheme(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> None:
     """Set type and step control, through options where petsc4py has no call; the user's own options win.
 
     The error of a step is that of its worst number: a mean over all of them would let the error of one body grow with
     the number of the others.
     `gently`: a step that was rejected is tried again at no less than half its size. Where a stage comes upon a singular
     position of a loop by chance, rounding counts as error, and the smaller the steps there, the more it does.
-    `reversible`: steps can be taken back, as events need it; of PETSc's explicit types only rk does that,
-    of the implicit ones rosw.
     """
     options = PETSc.Options(PREFIX)
     ours = {"ts_type": scheme.type, "ts_adapt_type": "none" if fixed else "basic"}
     ours["ts_adapt_wnormtype"] = "infinity"
     if gently and not fixed:
         ours["ts_adapt_clip"] = "0.5,10"
-    if scheme.newton:
+    if scheme.implicit:
         ours["snes_linesearch_type"] = "basic"  # others stop where rounding is all that is left of a residual
     if scheme.option:
         ours[scheme.option] = scheme.value
@@ -49,9 +47,6 @@ def choose_scheme(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = Fals
     finally:
         for name in ours:
             options.delValue(name)
-    if reversible and ts.getType() not in ("rk", "rosw"):
-        ts.setType("rk")
-        ts.setRKType("5dp")
 
 
 def begin_scheme(ts: PETSc.TS, vector: PETSc.Vec, time: float) -> None:

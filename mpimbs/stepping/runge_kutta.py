@@ -1,9 +1,12 @@
-"""Explicit Runge-Kutta steps of a distributed system: see `tableaux` for the schemes, `march` for what is computed.
+"""Steps of our own of a distributed system: see `tableaux` for the schemes, `march` for what is computed.
 
 Samples never shorten steps: between the ends of a step the state is the scheme's own polynomial (`Tableau.dense`), of
-order 4 for dopri5, 7 for dop853, 3 for bs3 and rk4, quaternions made unit and loops closed there as where steps end.
-Where joints follow given motions steps do end at samples: nothing else would keep them from jumping over what is given.
-What acts outside compiled code is called stage by stage.
+order 4 for dopri5, 7 for dop853, 3 for bs3 and rk4, one less than its steps for Rosenbrock-W methods; quaternions are
+made unit and loops closed there as where steps end. Where joints follow given motions steps do end at samples: nothing
+else would keep them from jumping over what is given.
+
+What acts outside compiled code is called stage by stage, and so are the stages that are solved for: those of a step
+with one matrix, of the state where it begins [`stage_matrix`].
 """
 
 from __future__ import annotations
@@ -19,10 +22,13 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.event_watch import EventSearch
-from mpimbs.stepping.explicit_steps import ExplicitSteps, Parts
 from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator, Moment
+from mpimbs.stepping.schemes import RENAMED
 from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.stage_matrix import StageMatrix
+from mpimbs.stepping.stage_steps import Parts, StageSteps
 from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.stepping.tableaux import TABLEAUX
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
@@ -36,7 +42,7 @@ UNLIMITED = np.iinfo(np.int64).max
 
 
 class RungeKutta(Integrator):
-    """Takes the steps of an explicit scheme; see `Integrator`.
+    """Takes the steps of a scheme of our own; see `Integrator`.
 
     Parameters
     ----------
@@ -57,16 +63,22 @@ class RungeKutta(Integrator):
         super().__init__(dynamics, q, u, given, time, memory)
         steps = dynamics.subchain.structure.steps
         power = self._power
-        compiled = dynamics.compiled if power.along_joints and not self._follows else None
+        solves = bool(TABLEAUX[RENAMED.get(name, name)].gamma)
+        compiled = dynamics.compiled if power.along_joints and not self._follows and not solves else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
         acting = {"held": self.held, "torque": power.torque, "damping": power.damping}
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
-        self._own = ExplicitSteps(
+        self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
         )
+        self._matrix: StageMatrix | None = None
+        if solves:
+            so_far = None if memory is None else memory.tension
+            self._matrix = StageMatrix(dynamics, self._loads, given.tension, so_far)
+        self._looked, self._taken_for = False, np.nan  # whether the matrix has seen where the step begins; its step (s)
         self.between = not self._follows  # given motions have no error that steps would follow
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
@@ -88,8 +100,9 @@ class RungeKutta(Integrator):
         else:
             self._evaluate_at(self._began_at, self._own.state, 0)
             self._own.step = self._first_size(self._own.rows[0][0])
-            self._own.know(self._own.rows[0][0])
-        if given.probed and self._fixed is None:
+            if not solves:
+                self._own.know(self._own.rows[0][0])
+        if given.probed and self._fixed is None and not solves:
             known_motion = None if memory is None else memory.probe
             self._probe = StabilityProbe(dynamics, self._own.tableau.polynomial, known_motion)
         self._vectors = {}
@@ -162,6 +175,8 @@ class RungeKutta(Integrator):
         if accepted:
             self._own.undo()
             self._taken -= 1
+        if self._matrix is not None:
+            self._own.counts[m.KNOWN] = m.NOTHING_KNOWN  # looked at anew, as after a restart
 
     def _note(self, target: float) -> None:
         """Note the sizes of steps that were taken, negative of one that the time ahead has shortened."""
@@ -208,7 +223,7 @@ class RungeKutta(Integrator):
     def _by_stages(self, target: float) -> int:
         """Try a step, of which Python calls the stages; gives how many were rejected."""
         own = self._own
-        own.attempt(target, self._evaluate_at)
+        own.attempt(target, self._evaluate_at, self._solve if self._matrix is not None else None)
         own.told[1] = bool(self._broke.failure)
         m.judge(own.plan)
         self._dynamics.comm.Allreduce(own.told, own.heard, MPI.MAX)
@@ -217,6 +232,25 @@ class RungeKutta(Integrator):
 
     def _evaluate_at(self, t: float, state: Parts, row: int) -> None:
         self._evaluate(t, state[1], state[2], *self._own.rows[row])
+        self._looked &= row != self._own.counts[m.FIRST]
+
+    def _solve(self, r: Floats, x: Floats) -> None:
+        """Write gamma (1 - gamma h J)^-1 r, with J where the step begins."""
+        own, matrix = self._own, self._matrix
+        assert matrix is not None
+        gamma = own.tableau.gamma
+        step = gamma * own.size
+        if not self._looked:
+            matrix.look(step)
+            self._looked, self._taken_for = True, np.nan
+        if step != self._taken_for:
+            matrix.at(own.state[1], step)
+            self._taken_for = step
+        matrix.solve(r, x, gamma)
+
+    def _loads(self) -> Floats:
+        """What the bodies receive through their joints [n, 6] where the step begins, which was evaluated last."""
+        return self._dynamics.loads.after(*self._own.state[1:], self._acted, self.held).joints
 
     def _arrive(self, target: float) -> bool:
         """Be at a time that is there but for rounding."""
@@ -243,7 +277,7 @@ class RungeKutta(Integrator):
 
     def _within(self, t: float) -> Parts:
         """Numbers at a time (s) within the last step, which are used again."""
-        if not self._own.tableau.keeps_last and self._completed != self.time:
+        if self._own.tableau.between_takes_more and self._completed != self.time:
             self._broke.begin()
             self._own.complete(self._evaluate_at)
             self._examine(False, self.time, self._own.size)
@@ -273,7 +307,10 @@ class RungeKutta(Integrator):
         self._own.forget()
 
     def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
-        rates, more = self._own.known_rates, {"again": bool(self._own.counts[m.AGAIN])}
+        rates = self._own.known_rates
+        more: dict[str, Any] = {"again": bool(self._own.counts[m.AGAIN])}
+        if self._matrix is not None:
+            more["tension"] = list(self._matrix.memory)
         return [] if rates is None else [(RATES, rates)], more
 
     def _rates_at_hand(self) -> list[Floats]:

@@ -31,12 +31,7 @@ class Scheme(NamedTuple):
     @property
     def implicit(self) -> bool:
         """Whether its steps are solved for, and so are not limited by stiffness."""
-        return not self.own and self.type not in EXPLICIT
-
-    @property
-    def newton(self) -> bool:
-        """Whether its stages are solved by Newton's method to the end, not linearly."""
-        return self.implicit and self.type != "rosw"
+        return self.value in LINEAR if self.own else self.type not in EXPLICIT
 
 
 OWN, OF_PETSC = "", "petsc:"
@@ -53,22 +48,18 @@ PETSC |= {
     for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
 }
 PETSC["euler"] = Scheme("euler", "", "", False)
-# Linearly implicit; those alone that keep their order with any approximation of the Jacobian [Rang & Angermann 2005].
-PETSC |= {name: Scheme("rosw", "ts_rosw_type", name, True) for name in ("ra34pw2", "2p", "2m")}
 # Fully implicit, of order 2 and 3.
 PETSC["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
 PETSC["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
-# What is offered by name: this package's own, and those of PETSC that do something else as well or better.
-INTEGRATORS = {name: Scheme(OWN, "", name, name != "rk4") for name in ("rk4", "bs3", "dopri5", "dop853")}
-INTEGRATORS |= {
-    name: PETSC[name] for name in ("2a", "5f", "5bs", "6vr", "7vr", "8vr", "ra34pw2", "2p", "2m", "bdf", "arkimex3")
-}
+# This package's own; of them linearly implicit, Rosenbrock-W methods.
+LINEAR = ("rosenbrock2", "rosenbrock")
+INTEGRATORS = {name: Scheme(OWN, "", name, name != "rk4") for name in ("rk4", "bs3", "dopri5", "dop853", *LINEAR)}
 # Names until now, and what they are now: accepted for one version.
-RENAMED = {"4": "rk4", "3bs": "bs3", "5dp": "dopri5"}
-RENAMED |= {name: OF_PETSC + name for name in PETSC if name not in INTEGRATORS and name not in RENAMED}
+RENAMED = {"4": "rk4", "3bs": "bs3", "5dp": "dopri5", "ra34pw2": "rosenbrock", "2m": "rosenbrock2", "2p": "rosenbrock2"}
+RENAMED |= {name: OF_PETSC + name for name in PETSC if name not in RENAMED}
 IF_IT_MATTERS = "auto"
 COUNTING = (IF_IT_MATTERS, "on", "off")  # whether linearly implicit steps count what tension does
-STIFF = "ra34pw2"  # what is recommended where stiffness limits explicit steps
+STIFF = "rosenbrock"  # what is recommended where stiffness limits explicit steps
 
 
 def scheme_of(name: str) -> Scheme:

@@ -249,12 +249,12 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --dt -1e-3": ("fixed step must be a positive time", "--dt -0.001"),
     f"{RUN} --dt nan": ("fixed step must be a positive time", "--dt nan"),
     f"{RUN} --dt 1e-320": ("--dt",),
-    f"{RUN} --integrator ra34pw2 --dt 0.01 --every 0.025": (
+    f"{RUN} --integrator petsc:bdf --dt 0.01 --every 0.025": (
         "(0.025 s) must be a multiple of the fixed step (0.01 s); change --every or --dt",
     ),
     f"{RUN} --dt 0.01 --rtol 1e-6": ("--rtol is for adaptive steps, --dt fixes them",),
     f"{RUN} --dt 0.01 --atol 1e-8": ("--atol is for adaptive steps, --dt fixes them",),
-    f"{RUN} --integrator ra34pw2 --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
+    f"{RUN} --integrator petsc:bdf --dt 0.01 --every 0.001": ("must be a multiple of the fixed step",),
     f"{RUN} --rtol 0": ("relative tolerance must be between 0 and 1, got --rtol 0",),
     f"{RUN} --rtol 1": ("relative tolerance must be between 0 and 1, got --rtol 1",),
     f"{RUN} --rtol nan": ("relative tolerance must be between 0 and 1, got --rtol nan",),
@@ -1032,7 +1032,7 @@ def test_ranks_of_different_commands(comm: MPI.Comm, call: Callable[[str], Call]
 
 
 def test_compile(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("compile chain:8 @/model.toml --integrator ra34pw2")
+    found = call("compile chain:8 @/model.toml --integrator rosenbrock")
     assert found.code == 0 and (comm.rank or found.out.splitlines()[-1].startswith("compiled, or loaded: ")), found
     for command, words in (
         ("compile --coupling pcg", "options are those of runs of MODELS"),

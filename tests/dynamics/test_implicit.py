@@ -1,6 +1,7 @@
 """Linearly implicit steps: their matrix against the dense oracle, their order where it is stiff, and what they bear."""
 
 import gc
+import math
 import weakref
 from contextlib import closing
 from typing import Any
@@ -16,7 +17,7 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
-from mpimbs.stepping.stages import Newton
+from mpimbs.stepping.newton import Newton
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened
@@ -208,7 +209,7 @@ def tip(q: Array) -> Array:
 
 
 def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
-    settings = {"every": 0.05, "integrator": "ra34pw2", "rtol": 1e-4, "atol": 1e-4}
+    settings = {"every": 0.05, "integrator": "rosenbrock", "rtol": 1e-4, "atol": 1e-4}
     for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
         system = system_from(spec)
         alone, together = simulate(system, 0.1, **settings), simulate(system, 0.1, comm, **settings)
@@ -217,9 +218,9 @@ def test_ranks_take_the_same_steps(comm: MPI.Comm) -> None:
         parallel_assert(together.steps == alone.steps, f"{spec}: steps", comm)
 
 
-@pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
+@pytest.mark.parametrize("integrator", ["petsc:bdf", "petsc:arkimex3"])
 def test_stages_by_newton(comm: MPI.Comm, integrator: str) -> None:
-    """Chains, trees and loops on any ranks; a stiff rod as ra34pw2 has it, whose matrix leaves out more."""
+    """Chains, trees and loops on any ranks; a stiff rod as rosenbrock has it, whose matrix leaves out more."""
     settings = {"every": 0.05, "integrator": integrator, "dt": 0.01}
     for spec in ("rope:9", "random_tree:9:3", "four_bar:4"):
         system = system_from(spec)
@@ -229,7 +230,7 @@ def test_stages_by_newton(comm: MPI.Comm, integrator: str) -> None:
     stiff, step = rod(16, 200.0), {"every": 0.1, "dt": 0.01}
     found = simulate(stiff, 0.1, comm, integrator=integrator, **step)
     if comm.rank == 0:
-        other = simulate(stiff, 0.1, integrator="ra34pw2", **step)
+        other = simulate(stiff, 0.1, integrator="rosenbrock", **step)
         bent = 0.05 * 9.81 / 8 / 200.0  # m, by its weight
         assert np.linalg.norm(tip(found.q[-1]) - tip(other.q[-1])) < 0.1 * bent
 
@@ -248,7 +249,7 @@ def hammer(metre: float, kilogram: float, second: float) -> System:
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("integrator", ["bdf", "arkimex3"])
+@pytest.mark.parametrize("integrator", ["petsc:bdf", "petsc:arkimex3"])
 def test_stages_by_newton_in_any_units(integrator: str) -> None:
     """The same motion, work included, as with metres, kilograms and seconds, and with an explicit integrator."""
     found = {}
@@ -275,7 +276,7 @@ def test_newtons_method_is_freed(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch
         begin(self, *given)
 
     monkeypatch.setattr(Newton, "__init__", noted)
-    simulate("rope:4", 0.02, comm, integrator="bdf", dt=0.01, every=0.02)
+    simulate("rope:4", 0.02, comm, integrator="petsc:bdf", dt=0.01, every=0.02)
     gc.collect()
     parallel_assert(made and all(one() is None for one in made), "it is still there", comm)
 
@@ -290,7 +291,7 @@ def test_stages_that_newton_does_not_solve() -> None:
     with pytest.raises(
         SimulationError, match=r"t = 0 s, step 0\.1 s: Newton's method does not converge; give a smaller"
     ):
-        simulate(system, 1.0, integrator="bdf", dt=0.1)
+        simulate(system, 1.0, integrator="petsc:bdf", dt=0.1)
 
 
 @pytest.mark.parametrize("looped", [False, True], ids=["chain", "loop"])
@@ -315,3 +316,30 @@ def test_rotors_beside_stiff_springs(comm: MPI.Comm, looped: bool) -> None:
             matrix.heavier(own, z)
             right = 1e-6 / (inertia + rotor + h * 1e3 + h**2 * stiffness) * (tau[dynamics.gather_u.part] > 0.0)
             assert_close(f"z at {h}", z, right, "dense", scale=float(right.max(initial=1e-300)), comm=comm)
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize(
+    ("name", "order", "gamma", "stages"), [("rosenbrock2", 2, 1 - 0.5**0.5, 2), ("rosenbrock", 3, 0.435866521508459, 4)]
+)
+def test_a_step_multiplies_by_the_stability_function(name: str, order: int, gamma: float, stages: int) -> None:
+    """R(z) = P(z) / (1 - gamma z)^s, P the begin of exp(z) (1 - gamma z)^s: the error of the step is its own alone.
+
+    Of degree s - 1, L-stable; of two stages the coefficient of z is that of order 2, of four that of z^3 of order 3.
+    """
+    system, stiffness, damping, size = System("spring"), 30.0, 2.0, 0.5
+    joint: dict[str, Any] = {"type": "revolute", "stiffness": stiffness, "damping": damping, "q": 0.3, "u": -0.2}
+    system.add(name="wheel", mass=1.0, inertia=(1.0, 1.0, 1.0, 0, 0, 0), joint=joint)
+    found = simulate(system, size, integrator=name, dt=size, every=size)
+    below = np.polynomial.Polynomial([1.0, -gamma]) ** stages
+    exponential = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(stages + 1)])
+    above = (exponential * below).cutdeg(stages - 1)
+    z = size * np.array([[0.0, 1.0], [-stiffness, -damping]])
+
+    def of(polynomial: np.polynomial.Polynomial) -> Array:
+        return sum(c * np.linalg.matrix_power(z, k) for k, c in enumerate(polynomial.coef))
+
+    assert order == stages - (stages == 4)
+    assert_close(
+        "state", [found.q[-1, 0], found.u[-1, 0]], np.linalg.solve(of(below), of(above) @ (0.3, -0.2)), "statics"
+    )

@@ -52,8 +52,8 @@ def stiff(k: int) -> System:
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loops": (linkage, {}),
     "motions": (driven, {"poses": True}),
-    "ra34pw2": (stiff, {"integrator": "ra34pw2"}),
-    "bdf": (stiff, {"integrator": "bdf"}),
+    "rosenbrock": (stiff, {"integrator": "rosenbrock"}),
+    "petsc:bdf": (stiff, {"integrator": "petsc:bdf"}),
     "loops, fixed steps": (linkage, {"integrator": "rk4", "dt": 0.01, "rtol": None, "atol": None}),
 }
 
@@ -73,7 +73,7 @@ def to_samples(system: System, t_end: float, settings: dict[str, Any]) -> Result
 
 
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "bdf" else n for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "petsc:bdf" else n for n in CASES])
 def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     systems, settings = case_of(name)
     settings["sample"] = "q,u,load,power"
@@ -141,7 +141,7 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("name", ["loops", "ra34pw2", "bdf"])
+@pytest.mark.parametrize("name", ["loops", "rosenbrock", "petsc:bdf"])
 def test_a_restart_gives_the_same_bits(
     comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

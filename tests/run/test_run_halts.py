@@ -81,14 +81,14 @@ def halting(place: str, raises: type[BaseException]) -> System:
 
 @pytest.mark.parametrize("raises", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("integrator", ["dopri5", "ra34pw2"])
+@pytest.mark.parametrize("integrator", ["dopri5", "rosenbrock"])
 @pytest.mark.cases(8)
 def test_what_halts_a_function_halts_all(
     comm: MPI.Comm, path: Path, place: str, raises: type[BaseException], integrator: str
 ) -> None:
     """The same on all ranks, with the exit code; the output says so, and can be replaced at once."""
-    if place == "motion" and integrator == "ra34pw2":
-        integrator = "2a"
+    if place == "motion" and integrator == "rosenbrock":
+        integrator = "petsc:2a"
     for _ in range(2):
         with pytest.raises(raises) as end:
             simulate(halting(place, raises), 5.0, comm, output=path, integrator=integrator, every=0.01, force=True)

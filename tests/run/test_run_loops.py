@@ -194,7 +194,7 @@ def wheel(more: bool = False) -> System:
 
 
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("integrator", ["dopri5", "petsc:5dp", "ra34pw2"])
+@pytest.mark.parametrize("integrator", ["dopri5", "petsc:5dp", "rosenbrock"])
 @pytest.mark.parametrize("projection", ["positions", "none"])
 def test_springs_along_loops_are_wound(comm: MPI.Comm, integrator: str, projection: str) -> None:
     """As a spring along a joint of the tree: the angle is 10 sin t, and the energy stays."""

@@ -129,7 +129,7 @@ JOINT_WORK: dict[str, Any] = {"every": 0.05, "sample": "q,u,joint_work"}
     [
         (lambda: tumbler(driven=False), {"dt": 0.002, "integrator": "rk4"}, "joint work"),
         (lambda: tumbler(driven=False), {"rtol": 1e-8, "atol": 1e-8, "every": 0.013}, "joint work"),
-        (lambda: tumbler(driven=False), {"dt": 0.0005, "integrator": "ra34pw2", "every": 0.01}, "trapezium"),
+        (lambda: tumbler(driven=False), {"dt": 0.0005, "integrator": "rosenbrock", "every": 0.01}, "trapezium"),
         (lambda: pushed("coupled_loops"), {"dt": 0.002, "integrator": "rk4"}, "joint work"),
     ],
     ids=["steps", "within steps", "implicit", "loops"],

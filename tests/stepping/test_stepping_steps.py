@@ -12,10 +12,10 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping import stability
-from mpimbs.stepping.explicit_steps import TABLEAUX
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy, stable_radius
 from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.dense import coordinate_rates, dense_accelerations
 
 
@@ -140,9 +140,11 @@ def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: 
         ("bs3", 1e-11, 0.01),
         ("dopri5", 1e-11, 0.01),
         ("dop853", 1e-11, 0.1),
+        ("rosenbrock2", 1e-4, 0.1),
+        ("rosenbrock", 1e-4, 0.1),
         ("petsc:5dp", 1e-11, 0.01),
-        ("bdf", 1e-3, 0.1),
-        ("arkimex3", 1e-4, 0.1),
+        ("petsc:bdf", 1e-3, 0.1),
+        ("petsc:arkimex3", 1e-4, 0.1),
     ],
 )
 def test_any_step_goes_on_from_the_memory_of_the_one_before_with_the_same_bits(

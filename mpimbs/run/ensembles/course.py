@@ -43,9 +43,9 @@ from mpimbs.run.run_files import RunFiles
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
 from mpimbs.run.witness import CopiesWitness, WitnessState, make_witness, told_by_all
 from mpimbs.stepping.copies_stepper import CopiesStepper, CopyMemory, EnsembleMemory
-from mpimbs.stepping.explicit_steps import compile_steps
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
+from mpimbs.stepping.stage_steps import compile_steps
 
 Floats = npt.NDArray[np.float64]
 UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
@@ -145,7 +145,8 @@ class EnsembleRun:
     def _make(self, own: Sequence[System]) -> SideBySide | CopiesInTurn:
         """Make what evaluates this rank's copies; all ranks call."""
         systems, settings, count = self._members.systems, self._settings, self._last - self._first
-        if why_apart(systems) is None and scheme_of(settings.integrator).own:
+        scheme = scheme_of(settings.integrator)
+        if why_apart(systems) is None and scheme.own and not scheme.implicit:
             return SideBySide(own, count, native_width() if settings.lanes is None else width_of(settings.lanes))
         first_on_node(self._comm, lambda: CopiesInTurn(systems[:1], 1, settings).close())  # what they need is compiled
         return together(self._comm, lambda: CopiesInTurn(own, count, settings))

@@ -1,8 +1,7 @@
-"""What PETSc solves the stages of an implicit step with: the implicit matrix of the system, and Newton's method."""
+"""What PETSc solves the stages of its implicit steps with: Newton's method, helped by the matrix of linear steps."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.parallel.petsc import Arrays, PETSc
-from mpimbs.stepping.schemes import IF_IT_MATTERS
-from mpimbs.sweep.structure import ADDED
+from mpimbs.stepping.stage_matrix import StageMatrix
 
 LEFT = 1e-9  # of the residual of a stage, or of its change
 MOST = 20  # steps
@@ -155,91 +152,57 @@ class _Calls:
         self.__dict__.update(calls)
 
 
-LOOKED = 16  # steps, after which it is seen again whether tension counts
-MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
-
 Floats = npt.NDArray[np.float64]
 Derivative = Callable[[object, float, PETSc.Vec, PETSc.Vec], None]
 
 
 class Stages:
-    """Solves (a - J) x = b for the stages of PETSc's implicit methods; all ranks make it together.
+    """Solves the stages of PETSc's implicit methods; all ranks make it together.
 
     As PETSc sees it: the equation F(t, x, xdot) = xdot - f(t, x) = 0; a Jacobian that is never formed, whose only
-    number is the shift a = 1 / (h g). Of Rosenbrock-W methods a stage is one Newton step by one application of a
-    preconditioner, this object, which is the exact inverse. Of the others it is solved by Newton's method to the end:
-    each of its steps by GMRES, with differences of f in place of J, and the same preconditioner [`newton`].
+    number is the shift a = 1 / (h g). A stage is solved by Newton's method to the end: each of its steps by GMRES, with
+    differences of f in place of f', and the exact inverse of a - J as preconditioner [`stage_matrix`].
 
     Parameters
     ----------
     dynamics : Dynamics
     derivative : callable
         f, as PETSc calls it.
-    loads : callable
-        Gives what the bodies receive through their joints [n, 6] in the state for which f was asked last.
+    matrix : StageMatrix
     arrays : Arrays
         Of what PETSc solves with.
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
-    tension : str
-        Whether J counts the tension of lines: "on", "off", or "auto": once that matters for the steps.
-    memory : list of int, optional
-        Go on from that of another one.
 
     Attributes
     ----------
-    memory : list of int
-        Whether the tension of lines counts, and how many steps were begun.
     times : (float, float)
-        Of the last two stages of Newton's method (s).
+        Of the last two stages (s).
     """
 
     def __init__(
-        self,
-        dynamics: Dynamics,
-        derivative: Derivative,
-        loads: Callable[[], Floats],
-        arrays: Arrays,
-        size: int,
-        tension: str = IF_IT_MATTERS,
-        memory: list[int] | None = None,
+        self, dynamics: Dynamics, derivative: Derivative, matrix: StageMatrix, arrays: Arrays, size: int
     ) -> None:
-        self._dynamics, self._derivative, self._loads, self._arrays = dynamics, derivative, loads, arrays
-        self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
+        self._dynamics, self._derivative, self._matrix, self._arrays = dynamics, derivative, matrix, arrays
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
-        self._end = self._nq + dynamics.subchain.nu
-        self._shift, self._matrix = 1.0, dynamics.inertia.implicit_matrix
+        self._shift = 1.0
         self.times = np.nan, np.nan
-        self._resists = any(force.vectorized for force in dynamics.system.body_forces)
-        self._f = np.empty(size)  # with Newton's method, in the state of J
+        self._f = np.empty(size)  # in the state of J
         self._newton: Newton | None = None
 
-    def serve(self, ts: PETSc.TS, newton: bool = False) -> None:
-        """Make PETSc's integrator take its stages from here; `newton`: solved to the end."""
+    def serve(self, ts: PETSc.TS) -> None:
+        """Make PETSc's integrator take its stages from here."""
         own = self._size, None
         empty = PETSc.Mat().createPython((own, own), self, self._comm)
         empty.setUp()
-        ts.setIFunction(self._residual_kept if newton else self._residual)
-        ts.setIJacobian(self._take_place if newton else self._take_state, empty, empty)
-        stages = ts.getSNES()
-        if newton:
-            dynamics, behind = self._dynamics, np.full(self._size - self._end, UNCOUNTED)
-            base = np.concatenate([*dynamics.divided.units, behind])
-            speeds = slice(self._nq, self._end)
-            self._newton = Newton(stages, self._comm, base, speeds, self._evaluate, self._precondition)
-            return
-        solver = stages.getKSP()
-        stages.setType(PETSc.SNES.Type.KSPONLY)
-        solver.setType(PETSc.KSP.Type.PREONLY)
-        solver.getPC().setType(PETSc.PC.Type.PYTHON)
-        solver.getPC().setPythonContext(self)
+        ts.setIFunction(self._residual)
+        ts.setIJacobian(self._take_place, empty, empty)
+        end = self._nq + self._dynamics.subchain.nu
+        base = np.concatenate([*self._dynamics.divided.units, np.full(self._size - end, UNCOUNTED)])
+        speeds = slice(self._nq, end)
+        self._newton = Newton(ts.getSNES(), self._comm, base, speeds, self._evaluate, self._precondition)
 
     def _residual(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
-        self._derivative(ts, t, x, f)
-        out = self._arrays(f)[0]
-        np.subtract(self._arrays.read(xdot), out, out=out)
-
-    def _residual_kept(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
         if t != self.times[1]:
             self.times = self.times[1], t
@@ -247,65 +210,21 @@ class Stages:
         self._f[:] = out
         np.subtract(self._arrays.read(xdot), out, out=out)
 
-    def _take_state(
-        self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, jacobian: PETSc.Mat, own: PETSc.Mat
-    ) -> None:
-        """Take J where f was asked for just now, once a step, or a step of Newton's method."""
-        self._shift, step = shift, 1.0 / shift
-        dynamics = self._dynamics
-        stiffness, damping = self._resistance()
-        tension = self._stiffness_of_tension(step)
-        if tension is not None:
-            stiffness = tension if stiffness is None else stiffness + tension
-        alone = stiffness is None and damping is None
-        self._matrix = dynamics.inertia.implicit_matrix if alone else dynamics.inertia.implicit_matrix_of_bodies
-        self._matrix.at(self._arrays.read(x)[: self._nq], step, stiffness, damping)
-
-    def _resistance(self) -> list[Floats | None]:
-        """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
-        if not self._resists:
-            return [None, None]
-        found = self._dynamics.external.resistance()[::-1]
-        if self._comm.size > 1:
-            there = np.array([values is not None for values in found])
-            self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)
-            none = np.zeros((self._dynamics.subchain.n_bodies, ADDED))
-            found = [none if any_rank and own is None else own for own, any_rank in zip(found, there, strict=True)]
-        return found
-
-    def _stiffness_of_tension(self, step: float) -> Floats | None:
-        """Give the stiffness of tension, if it counts."""
-        counts, begun = self.memory
-        looks = self._looks and begun % LOOKED == 0
-        found = self._tension.stiffness(self._loads()) if counts or looks else None
-        if looks and found is not None:
-            counts = int(self._comm.allreduce(self._tension.share(step, found), MPI.MAX) > MATTERS)
-        self.memory[:] = counts, begun + 1
-        return found if counts else None
-
-    @functools.cached_property
-    def _tension(self) -> Tension:
-        return Tension(self._dynamics.subchain)
-
     def _take_place(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, shift: float, *given: Any) -> None:
-        """The same, of J by differences: about where the residual was asked for last."""
+        """Take J, and f' by differences, about where the residual was asked for last: once a Newton step."""
         assert self._newton is not None
-        self._take_state(ts, t, x, xdot, shift, *given)
+        self._shift = shift
+        self._matrix.look(1.0 / shift)
+        self._matrix.at(self._arrays.read(x)[: self._nq], 1.0 / shift)
         self._newton.at(x, self._f, shift)
 
     def _evaluate(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """Write f(t, x) at the time of the stage."""
         self._derivative(None, self.times[1], x, f)
 
-    def apply(self, preconditioner: object, b: PETSc.Vec, x: PETSc.Vec) -> None:
-        """Write x of (a - J) x = b: PETSc calls it."""
-        self._precondition(b, x)
-
     def _precondition(self, b: PETSc.Vec, x: PETSc.Vec) -> None:
-        step, given, out = 1.0 / self._shift, self._arrays.read(b), self._arrays(x)[0]
-        self._matrix.solve(given, out, step)
-        if self._end < self._size:
-            np.multiply(step, given[self._end :], out=out[self._end :])
+        """Write x of (a - J) x = b."""
+        self._matrix.solve(self._arrays.read(b), self._arrays(x)[0], 1.0 / self._shift)
         x.stateIncrease()
 
     def close(self) -> None:

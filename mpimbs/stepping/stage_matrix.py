@@ -1,0 +1,103 @@
+"""The matrix 1 - h J that stages of implicit steps are solved with, in the state where a step begins."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.stepping.schemes import IF_IT_MATTERS
+from mpimbs.sweep.structure import ADDED
+
+Floats = npt.NDArray[np.float64]
+LOOKED = 16  # steps, after which it is seen again whether tension counts
+MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
+
+
+class StageMatrix:
+    """Solves (1 - h J) x = r; all ranks make it together and call.
+
+    J has the stiffness and damping of joints, of forces on bodies that give theirs, and of the tension of lines; of
+    loops, of weight and of other functions nothing [`mpimbs.dynamics.operators.implicit_matrix`].
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    loads : callable
+        Gives what the bodies receive through their joints [n, 6] in the state that was evaluated last.
+    tension : str
+        Whether J counts the tension of lines: "on", "off", or "auto": once that matters for the steps.
+    memory : list of int, optional
+        Go on from that of another one.
+
+    Attributes
+    ----------
+    memory : list of int
+        Whether the tension of lines counts, and how many steps were begun.
+    """
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        loads: Callable[[], Floats],
+        tension: str,
+        memory: list[int] | None = None,
+    ) -> None:
+        self._dynamics, self._loads, self._comm = dynamics, loads, dynamics.comm
+        self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
+        self._matrix, self._end = dynamics.inertia.implicit_matrix, dynamics.subchain.nq + dynamics.subchain.nu
+        self._resists = any(force.vectorized for force in dynamics.system.body_forces)
+        self._stiffness: Floats | None = None
+        self._damping: Floats | None = None
+        self._step = 1.0
+
+    def look(self, step: float) -> None:
+        """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
+        self._stiffness, self._damping = self._resistance()
+        tension = self._stiffness_of_tension(step)
+        if tension is not None:
+            self._stiffness = tension if self._stiffness is None else self._stiffness + tension
+
+    def at(self, q: Floats, step: float) -> None:
+        """Be that in a state of coordinates [nq], the one that was looked at, for a step of size h (s)."""
+        self._step, inertia = step, self._dynamics.inertia
+        alone = self._stiffness is None and self._damping is None
+        self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
+        self._matrix.at(q, step, self._stiffness, self._damping)
+
+    def solve(self, r: Floats, x: Floats, times: float) -> None:
+        """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""
+        self._matrix.solve(r, x, times)
+        if self._end < len(r):
+            np.multiply(times, r[self._end :], out=x[self._end :])
+
+    def _resistance(self) -> list[Floats | None]:
+        """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
+        if not self._resists:
+            return [None, None]
+        found = self._dynamics.external.resistance()[::-1]
+        if self._comm.size > 1:
+            there = np.array([values is not None for values in found])
+            self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)
+            none = np.zeros((self._dynamics.subchain.n_bodies, ADDED))
+            found = [none if any_rank and own is None else own for own, any_rank in zip(found, there, strict=True)]
+        return found
+
+    def _stiffness_of_tension(self, step: float) -> Floats | None:
+        """Give the stiffness of tension, if it counts."""
+        counts, begun = self.memory
+        looks = self._looks and begun % LOOKED == 0
+        found = self._tension.stiffness(self._loads()) if counts or looks else None
+        if looks and found is not None:
+            counts = int(self._comm.allreduce(self._tension.share(step, found), MPI.MAX) > MATTERS)
+        self.memory[:] = counts, begun + 1
+        return found if counts else None
+
+    @functools.cached_property
+    def _tension(self) -> Tension:
+        return Tension(self._dynamics.subchain)

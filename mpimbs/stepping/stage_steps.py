@@ -1,0 +1,238 @@
+"""The room of steps by a tableau: a state, the one that a step makes of it, rates, and what was chosen."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import typeof
+
+from mpimbs.kernels.memory import Table
+from mpimbs.parallel.native import Channel
+from mpimbs.stepping import march as m
+from mpimbs.stepping.schemes import RENAMED, Accuracy
+from mpimbs.stepping.tableaux import TABLEAUX
+
+Floats = npt.NDArray[np.float64]
+Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
+LEAST_FACTOR = 0.1  # how much shorter a step becomes at the most
+NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1))
+
+
+@functools.cache  # a second time in a process there is nothing to do
+def compile_steps() -> None:
+    """Compile, or load from the cache, what steps call; no communication."""
+    steps = StageSteps("dopri5", Accuracy(), np.zeros(2), 1, 1, np.zeros(0, np.int64))
+    for entry in (m.propose, m.judge, m.conclude, m.march):
+        entry.compile((typeof(steps.plan),))
+    m.stage.compile((typeof(steps.plan), typeof(0)))
+    m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
+
+
+class StageSteps:
+    """Takes steps stage by stage, of one system or of copies; see `march` for what is computed.
+
+    Parameters
+    ----------
+    name : str
+        A name in `TABLEAUX`.
+    accuracy : Accuracy
+    state : array [n]
+        Where it begins: coordinates, speeds, and at most one number that has no part in errors.
+    nq, nu : int
+    quaternions : array of int
+        Where they begin.
+    **compiled
+        Fields of `march.MarchPlan`, where compiled code takes the steps.
+
+    Attributes
+    ----------
+    tableau : Tableau
+    numbers, counts : array
+        As `march` names their items.
+    told, heard : array [march.FACTS]
+    plan : array of int
+        What compiled code is given.
+    rows : list of Parts
+        Rates.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        accuracy: Accuracy,
+        state: Floats,
+        nq: int,
+        nu: int,
+        quaternions: npt.NDArray[np.int64],
+        **compiled: Any,
+    ) -> None:
+        self.tableau = tableau = TABLEAUX[RENAMED.get(name, name)]
+        n, rows = len(state), len(tableau.a)
+        stride = -(-n // m.WIDTH) * m.WIDTH
+        states, rates, stage = np.zeros((2, stride)), np.zeros((rows, stride)), np.zeros(stride)
+        states[0, :n] = state
+        self._rooms = [(room[:n], room[:nq], room[nq : nq + nu]) for room in (*states, stage)]
+        self.rows = [(row[:n], row[:nq], row[nq : nq + nu]) for row in rates]
+        self._all_rates, self._increments = rates[:, : nq + nu], rates[:, :n]
+        self.numbers, self.counts = np.zeros(m.NUMBERS), np.zeros(m.ALL_COUNTS, np.int64)
+        self._sizes, self.told, self.heard = np.zeros(m.LONGEST), np.zeros(m.FACTS), np.zeros(m.FACTS)
+        none = np.zeros(0)
+        given: dict[str, Any] = {
+            "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
+            "held": none, "torque": none, "damping": none,
+        } | compiled  # fmt: skip
+        fixed = accuracy.dt is not None
+        plan = m.MarchPlan(
+            nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
+            fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
+            states=states.ravel(), rates=rates.ravel(), state=stage, room=np.zeros(3 * m.AT_ONCE),
+            quaternions=np.ascontiguousarray(quaternions, np.int64), numbers=self.numbers, counts=self.counts,
+            sizes=self._sizes, told=self.told, heard=self.heard, **given,
+        )  # fmt: skip
+        self._table = Table(plan)
+        self.plan = self._table.data
+        s, c = self.numbers, self.counts
+        s[m.RELATIVE], s[m.ABSOLUTE] = accuracy.rtol, accuracy.atol
+        s[m.ORDER], s[m.LEAST_FACTOR] = tableau.order, LEAST_FACTOR
+        c[m.LAST] = tableau.stages
+
+    def begin(self, t: float) -> None:
+        """Be at a time (s), with the state as it is."""
+        self.numbers[[m.REACHED, m.BEGAN]] = t
+
+    def know(self, rates: Floats) -> None:
+        """Take the rates of the state as it is."""
+        self.rows[self.counts[m.FIRST]][0][:] = rates
+        self.counts[m.KNOWN] = m.IN_FIRST
+
+    def forget(self) -> None:
+        """Take nothing from the step before."""
+        self.counts[[m.KNOWN, m.AGAIN]] = 0
+
+    def undo(self) -> None:
+        """Go back to where the last step began."""
+        s, c = self.numbers, self.counts
+        s[m.REACHED] = s[m.BEGAN]
+        c[m.NOW], c[m.KNOWN] = 1 - c[m.NOW], m.IN_FIRST
+
+    @property
+    def known_rates(self) -> Floats | None:
+        """Those of the state as it is, where they are known; they may be written."""
+        c = self.counts
+        if c[m.KNOWN] == m.NOTHING_KNOWN:
+            return None
+        return self.rows[c[m.FIRST] if c[m.KNOWN] == m.IN_FIRST else c[m.LAST]][0]
+
+    @property
+    def time(self) -> float:
+        """Time reached (s)."""
+        return float(self.numbers[m.REACHED])
+
+    @property
+    def began(self) -> float:
+        """When the last step began (s)."""
+        return float(self.numbers[m.BEGAN])
+
+    @property
+    def size(self) -> float:
+        """Size of the last attempt of a step (s)."""
+        return float(self.numbers[m.TRIED])
+
+    @property
+    def step(self) -> float:
+        """Size of the next step (s), if the time ahead does not shorten it; may be set."""
+        return float(self.numbers[m.STEP])
+
+    @step.setter
+    def step(self, size: float) -> None:
+        self.numbers[m.STEP] = size
+
+    @property
+    def state(self) -> Parts:
+        """The state at the time reached; may be written."""
+        return self._rooms[self.counts[m.NOW]]
+
+    @property
+    def other(self) -> Parts:
+        """The state where the last step began; of one that is tried, where it ends."""
+        return self._rooms[1 - self.counts[m.NOW]]
+
+    @property
+    def sizes(self) -> list[float]:
+        """Sizes of the steps that were taken in the last call (s), negative where the time ahead has shortened them."""
+        return self._sizes[: self.counts[m.ACCEPTED]].tolist()
+
+    def attempt(
+        self,
+        target: float,
+        evaluate: Callable[[float, Parts, int], None],
+        solve: Callable[[Floats, Floats], None] | None = None,
+    ) -> None:
+        """Try a step, not beyond a time (s).
+
+        Parameters
+        ----------
+        target : float
+        evaluate : callable
+            Writes the rates of a state at a time to a row.
+        solve : callable, optional
+            Of a Rosenbrock-W method, writes gamma (1 - gamma h J)^-1 of numbers [n] to others, with J in the state
+            where the step begins, which was evaluated, and h its size.
+        """
+        s, c, tableau = self.numbers, self.counts, self.tableau
+        s[m.TARGET] = target
+        m.propose(self.plan)
+        began, size = self.time, self.size
+        if c[m.KNOWN] == m.NOTHING_KNOWN:
+            evaluate(began, self.state, int(c[m.FIRST]))
+            c[m.KNOWN] = m.IN_FIRST
+        for k in range(1, tableau.stages):
+            given = self.rows[c[m.FIRST]][0]
+            if k > 1 or solve is None:
+                m.stage(self.plan, k)
+                evaluate(began + float(tableau.c[k]) * size, self._rooms[2], k)
+                given = self.rows[k][0]
+            if solve is not None:
+                solve(given + tableau.solves[k, 1:k] @ self._increments[1:k], self.rows[k][0])
+        m.stage(self.plan, tableau.stages)
+        if tableau.keeps_last:
+            evaluate(began + size, self.other, int(c[m.LAST]))
+
+    def errors(self) -> Floats:
+        """Estimates of the errors of the step that is tried, over the tolerance [n]; as `march` finds the largest."""
+        tableau, c, s = self.tableau, self.counts, self.numbers
+        chosen = [c[m.FIRST], *range(1, tableau.stages), c[m.LAST]][: tableau.stages + tableau.keeps_last]
+        found = self.size * (tableau.errors[:, : len(chosen)] @ self._all_rates[chosen])
+        estimate = found[0]
+        if len(found) > 1:
+            estimate = estimate**2 / np.maximum(np.sqrt(estimate**2 + 0.01 * found[1] ** 2), 1e-300)
+        values = self.other[0][: len(estimate)]
+        largest: Floats = np.abs(estimate) / (s[m.ABSOLUTE] + s[m.RELATIVE] * np.abs(values))
+        return np.where(np.isfinite(values), largest, np.nan)
+
+    def conclude(self, error: float) -> tuple[int, bool]:
+        """Take the step that is tried, or reject it, by its error; gives the outcome, and whether it is taken."""
+        failed = not np.isfinite(error)
+        self.heard[:2] = 0.0 if failed else error, failed
+        m.conclude(self.plan)
+        return int(self.counts[m.OUTCOME]), bool(self.counts[m.ACCEPTED])
+
+    def within(self, t: float) -> Parts:
+        """Give the state at a time (s) in the last step, by the scheme's polynomial; it is used again."""
+        size = self.size
+        m.interpolated_state(self.plan, self.tableau.weights((t - self.began) / size), size)
+        return self._rooms[2]
+
+    def complete(self, evaluate: Callable[[float, Parts, int], None]) -> None:
+        """Evaluate what the polynomial of the last step takes beyond the rates of its stages."""
+        c, tableau = self.counts, self.tableau
+        if c[m.KNOWN] == m.NOTHING_KNOWN:  # which the next step begins with
+            evaluate(self.time, self.state, int(c[m.LAST]))
+            c[m.KNOWN] = m.IN_LAST
+        for k in range(tableau.stages + 1, len(tableau.a)):
+            m.interpolated_state(self.plan, tableau.a[k].copy(), self.size)
+            evaluate(self.began + float(tableau.c[k]) * self.size, self._rooms[2], k)

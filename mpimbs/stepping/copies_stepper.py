@@ -123,6 +123,8 @@ class CopiesStepper:
         self._room = np.empty_like(whole)
         if memory is not None:
             self._give_up(memory.left)
+            errors = memory.vectors["error"][:, 0]
+            own.numbers[m.ERROR_BEFORE] = np.max(errors, initial=m.LEAST_ERROR, where=~memory.left)
             if RATES[0] in memory.vectors:
                 rates = np.concatenate([memory.vectors[name].ravel() for name in RATES])
                 if np.isfinite(rates).all():  # not so before the first step
@@ -184,7 +186,8 @@ class CopiesStepper:
     def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
         """What the next step takes from those before it: `told` and `vectors` of `EnsembleMemory`."""
         count, (q, u) = self.copies.count, self.state
-        vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size)}
+        error = self._steps.numbers[m.ERROR_BEFORE]
+        vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size), "error": np.full((count, 1), error)}
         rates = self._steps.known_rates
         if rates is None:
             rates = np.full(q.size + u.size, np.nan)

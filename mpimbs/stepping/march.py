@@ -9,8 +9,10 @@ stage of the one before.
 
 Of an error estimate e the worst number of the worst body counts: the largest |e| / (atol + rtol |x|), x the number at
 the end of the step; that of the order 5 of dop853 is weighed by that of order 3 in each number [Hairer, Norsett,
-Wanner, section II.10]. A step is taken where that is at most 1. The next one is 0.9 (1 / error)^(1 / order) times as
-long, 0.1 to 10 times, and not longer than one that was rejected just before.
+Wanner, section II.10]. A step is taken where that is at most 1. The next one is 0.9 (error before)^(0.2 / order) /
+error^(0.85 / order) times as long [PI control, with the constants of DOPRI5: Hairer, Wanner, section IV.2], 0.1 to 10
+times, and not longer than one that was rejected just before; after a rejection 0.9 / error^(1 / order) times. Steps that
+a time ahead has shortened tell nothing of the error before.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from mpimbs.parallel.native import Channel, all_largest
 AT_ONCE = 512  # numbers that are combined at a time, which stay in the cache
 WIDTH = 8  # of them side by side
 SAFETY, LARGEST_FACTOR = 0.9, 10.0
+BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
 SLACK = 1e-6  # of a step, by which the last one before a time may be longer
 ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
@@ -35,8 +38,8 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.
 (
     REACHED, STEP, TRIED, BEGAN, TARGET, PAUSE, ERROR, BIGGEST, RELATIVE, ABSOLUTE, ORDER, LEAST_FACTOR, NORM_ERROR,
-    NUMBERS,
-) = range(14)  # fmt: skip
+    ERROR_BEFORE, NUMBERS,
+) = range(15)  # fmt: skip
 # What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
 # and the last ones stand; of a call what it may take, and what it took.
 (
@@ -204,10 +207,13 @@ def _conclude(p):
     if p.heard[1] != 0.0:
         c[OUTCOME] = BROKEN
         return
+    rejected = adaptive and not regardless and error > 1.0
     factor = LARGEST_FACTOR
     if adaptive and error > 0.0:
-        factor = min(max(SAFETY * error ** (-1.0 / s[ORDER]), s[LEAST_FACTOR]), LARGEST_FACTOR)
-    if adaptive and not regardless and error > 1.0:
+        beta = 0.0 if rejected else BETA
+        gain = SAFETY * (s[ERROR_BEFORE] ** beta / error ** (1.0 - 0.75 * beta)) ** (1.0 / s[ORDER])
+        factor = min(max(gain, s[LEAST_FACTOR]), LARGEST_FACTOR)
+    if rejected:
         c[REJECTED] += 1
         c[AGAIN] = 1
         s[STEP] = size * min(factor, 1.0)
@@ -231,6 +237,8 @@ def _conclude(p):
     if adaptive:
         suggested = size * (min(factor, 1.0) if c[AGAIN] != 0 else factor)
         s[STEP] = max(step, suggested) if size < step else suggested
+        if size >= step and not regardless:
+            s[ERROR_BEFORE] = max(error, LEAST_ERROR)
         c[AGAIN] = 0
     state = span(p.states, c[NOW] * p.stride, p.n)
     for k in range(p.quaternions.size):

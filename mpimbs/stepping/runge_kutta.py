@@ -90,7 +90,7 @@ class RungeKutta(Integrator):
         if given.projection is not None:
             self._own.numbers[m.LEAST_FACTOR] = GENTLY
         if memory is not None:
-            self._own.counts[m.AGAIN] = memory.again
+            self._own.counts[m.AGAIN], self._own.numbers[m.ERROR_BEFORE] = memory.again, memory.error
         if (known := self._known_rates) is not None:
             self._own.know(known)
         if self._fixed is not None:
@@ -309,6 +309,7 @@ class RungeKutta(Integrator):
     def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
         rates = self._own.known_rates
         more: dict[str, Any] = {"again": bool(self._own.counts[m.AGAIN])}
+        more["error"] = float(self._own.numbers[m.ERROR_BEFORE])
         if self._matrix is not None:
             more["tension"] = list(self._matrix.memory)
         return [] if rates is None else [(RATES, rates)], more

@@ -97,7 +97,7 @@ class StageSteps:
         self.plan = self._table.data
         s, c = self.numbers, self.counts
         s[m.RELATIVE], s[m.ABSOLUTE] = accuracy.rtol, accuracy.atol
-        s[m.ORDER], s[m.LEAST_FACTOR] = tableau.order, LEAST_FACTOR
+        s[m.ORDER], s[m.LEAST_FACTOR], s[m.ERROR_BEFORE] = tableau.order, LEAST_FACTOR, 1.0
         c[m.LAST] = tableau.stages
 
     def begin(self, t: float) -> None:

@@ -34,13 +34,15 @@ class StepMemory(NamedTuple):
     probe : ProbeState, optional
     projection : ProjectionState, optional
     tension : list of int, optional
-        Of `Stages`.
+        Of `StageMatrix`.
     vectors : dict of arrays
         This rank's parts of vectors like q and u, by names that begin with these: `RATES` and `EARLIER`.
     earlier : list of float, optional
         Times (s) of the states of `EARLIER`, if the next step takes them.
     again : bool
         Whether the last attempt of a step was rejected.
+    error : float
+        Of the step before, over the tolerance.
     refining : bool, optional
         Whether solutions with loops are refined; see `ClosedLoops`.
     """
@@ -58,6 +60,7 @@ class StepMemory(NamedTuple):
     tension: list[int] | None = None
     earlier: list[float] | None = None
     again: bool = False
+    error: float = 1.0
     refining: bool | None = None
 
     def of_another(self, **changes: Any) -> StepMemory:

@@ -188,7 +188,7 @@ class EnsembleRun:
     def _recall(self, kept: Kept) -> EnsembleMemory:
         """What a checkpoint has of this rank's copies; all ranks call."""
         header, copies = kept.header, self._copies
-        sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "failed": 1}
+        sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "error": 1, "failed": 1}
         counts = {path: copies.count * sizes[path.rpartition("/")[2].partition("_")[0]] for path in header["parts"]}
         state = made_again(EnsembleState, header["state"], read_vectors(kept.file, counts, self._comm))
         vectors = {name: values.reshape(copies.count, -1) for name, values in state.vectors.items()}

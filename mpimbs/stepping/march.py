@@ -11,8 +11,8 @@ Of an error estimate e the worst number of the worst body counts: the largest |e
 the end of the step; that of the order 5 of dop853 is weighed by that of order 3 in each number [Hairer, Norsett,
 Wanner, section II.10]. A step is taken where that is at most 1. The next one is 0.9 (error before)^(0.2 / order) /
 error^(0.85 / order) times as long [PI control, with the constants of DOPRI5: Hairer, Wanner, section IV.2], 0.1 to 10
-times, and not longer than one that was rejected just before; after a rejection 0.9 / error^(1 / order) times. Steps that
-a time ahead has shortened tell nothing of the error before.
+times, and not longer than one that was rejected just before; after a rejection 0.9 / error^(1 / order) times. Steps
+that a time ahead has shortened tell nothing of the error before.
 """
 
 from __future__ import annotations

@@ -238,15 +238,19 @@ class RungeKutta(Integrator):
         """Write gamma (1 - gamma h J)^-1 r, with J where the step begins."""
         own, matrix = self._own, self._matrix
         assert matrix is not None
-        gamma = own.tableau.gamma
-        step = gamma * own.size
+        step = own.tableau.gamma * own.size
         if not self._looked:
             matrix.look(step)
             self._looked, self._taken_for = True, np.nan
         if step != self._taken_for:
             matrix.at(own.state[1], step)
             self._taken_for = step
-        matrix.solve(r, x, gamma)
+        self._solve_again(r, x)
+
+    def _solve_again(self, r: Floats, x: Floats) -> None:
+        """The same, with the matrix of the last step."""
+        assert self._matrix is not None
+        self._matrix.solve(r, x, self._own.tableau.gamma)
 
     def _loads(self) -> Floats:
         """What the bodies receive through their joints [n, 6] where the step begins, which was evaluated last."""
@@ -279,7 +283,7 @@ class RungeKutta(Integrator):
         """Numbers at a time (s) within the last step, which are used again."""
         if self._own.tableau.between_takes_more and self._completed != self.time:
             self._broke.begin()
-            self._own.complete(self._evaluate_at)
+            self._own.complete(self._evaluate_at, None if self._matrix is None else self._solve_again)
             self._examine(False, self.time, self._own.size)
             self._completed = self.time
         return self._own.within(t)

@@ -52,7 +52,7 @@ PETSC["euler"] = Scheme("euler", "", "", False)
 PETSC["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
 PETSC["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
 # This package's own; of them linearly implicit, Rosenbrock-W methods.
-LINEAR = ("rosenbrock2", "rosenbrock")
+LINEAR = ("rosenbrock2", "rosenbrock", "rosenbrock4")
 INTEGRATORS = {name: Scheme(OWN, "", name, name != "rk4") for name in ("rk4", "bs3", "dopri5", "dop853", *LINEAR)}
 # Names until now, and what they are now: accepted for one version.
 RENAMED = {"4": "rk4", "3bs": "bs3", "5dp": "dopri5", "ra34pw2": "rosenbrock", "2m": "rosenbrock2", "2p": "rosenbrock2"}

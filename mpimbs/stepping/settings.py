@@ -57,8 +57,8 @@ class SimulationSettings(EvaluationSettings):
     integrator: Annotated[
         str,
         Setting(
-            "Integrator: explicit (dopri5, dop853, bs3, rk4), linearly implicit (rosenbrock, rosenbrock2), or of PETSc "
-            "(petsc:bdf, petsc:arkimex3, ...)",
+            "Integrator: explicit (dopri5, dop853, bs3, rk4), linearly implicit (rosenbrock, rosenbrock2, "
+            "rosenbrock4), or of PETSc (petsc:bdf, petsc:arkimex3, ...)",
             noun="integrator",
             must=Named(),
             more="A name in `mpimbs.stepping.schemes.INTEGRATORS`, or any of PETSc's as petsc:NAME.",

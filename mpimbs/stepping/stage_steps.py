@@ -191,16 +191,19 @@ class StageSteps:
             evaluate(began, self.state, int(c[m.FIRST]))
             c[m.KNOWN] = m.IN_FIRST
         for k in range(1, tableau.stages):
-            given = self.rows[c[m.FIRST]][0]
             if k > 1 or solve is None:
                 m.stage(self.plan, k)
                 evaluate(began + float(tableau.c[k]) * size, self._rooms[2], k)
-                given = self.rows[k][0]
             if solve is not None:
-                solve(given + tableau.solves[k, 1:k] @ self._increments[1:k], self.rows[k][0])
+                self._increment(k, k if k > 1 else int(c[m.FIRST]), solve)
         m.stage(self.plan, tableau.stages)
         if tableau.keeps_last:
             evaluate(began + size, self.other, int(c[m.LAST]))
+
+    def _increment(self, k: int, evaluated: int, solve: Callable[[Floats, Floats], None]) -> None:
+        """Write the increment of a stage of a Rosenbrock-W method to its row, from the one of its rates."""
+        before = self.tableau.solves[k, 1:k] @ self._increments[1:k]
+        solve(self._increments[evaluated] + before, self._increments[k])
 
     def errors(self) -> Floats:
         """Estimates of the errors of the step that is tried, over the tolerance [n]; as `march` finds the largest."""
@@ -227,12 +230,16 @@ class StageSteps:
         m.interpolated_state(self.plan, self.tableau.weights((t - self.began) / size), size)
         return self._rooms[2]
 
-    def complete(self, evaluate: Callable[[float, Parts, int], None]) -> None:
-        """Evaluate what the polynomial of the last step takes beyond the rates of its stages."""
+    def complete(
+        self, evaluate: Callable[[float, Parts, int], None], solve: Callable[[Floats, Floats], None] | None = None
+    ) -> None:
+        """Evaluate what the polynomial of the last step takes beyond the rates of its stages; see `attempt`."""
         c, tableau = self.counts, self.tableau
-        if c[m.KNOWN] == m.NOTHING_KNOWN:  # which the next step begins with
+        if c[m.KNOWN] == m.NOTHING_KNOWN and solve is None:  # which the next step begins with
             evaluate(self.time, self.state, int(c[m.LAST]))
             c[m.KNOWN] = m.IN_LAST
         for k in range(tableau.stages + 1, len(tableau.a)):
             m.interpolated_state(self.plan, tableau.a[k].copy(), self.size)
             evaluate(self.began + float(tableau.c[k]) * self.size, self._rooms[2], k)
+            if solve is not None:
+                self._increment(k, k, solve)

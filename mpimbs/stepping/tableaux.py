@@ -36,7 +36,7 @@ class Tableau(NamedTuple):
         Whether row s takes part in the error, so that it is there when the next step begins: it is its first stage.
     gamma : float
         Of a Rosenbrock-W method; else 0.
-    solves : array [s, s]
+    solves : array [rows, rows]
         Of a Rosenbrock-W method.
     """
 
@@ -113,23 +113,29 @@ def _rosenbrock(
 ) -> Tableau:
     """A Rosenbrock-W method by its textbook's coefficients; stiffly accurate where no weights are given.
 
-    Within a step the weights are p x + (b - p) x^2, by the p of least norm that keeps order 2 for any J where there are
-    enough stages: sum p = 1, sum p alpha = sum p gamma = 0. All are of increments, which hold no stiff rates.
+    Stages beyond those of the embedded weights are for states within a step. Of these the weights are p x + ... +
+    (b - p - ...) x^k, k the order less one, or 2; p, ... of the least norm that keeps their order for any J: of every
+    tree of f and J [Hairer, Wanner, section IV.7] the sum is x^n / density, or 0 where J takes part. All are of
+    increments, which hold no stiff rates.
     """
-    s = len(embedded)
-    alpha, below = _rows(((), *alphas), s), _rows(((), *gammas), s)
-    whole = below + gamma * np.eye(s)
-    b = np.array(weights) if weights else alpha[-1] + whole[-1]
-    back = np.linalg.inv(whole)
-    conditions = np.array([np.ones(s), alpha.sum(axis=1), whole.sum(axis=1)])[: s if s > 2 else 1]
-    p = np.linalg.pinv(conditions)[:, 0]
-    a, errors, dense, solves = (np.zeros(shape) for shape in ((s + 2, s + 2), (1, s + 2), (s + 2, 2), (s + 1, s + 1)))
-    a[1:-1, 1:-1], a[-1, 1:-1] = alpha @ back, b @ back
-    errors[0, 1:-1] = (b - np.array(embedded)) @ back
-    dense[1:-1] = (np.array([p, b - p]) @ back).T
-    solves[1:, 1:] = np.eye(s) / gamma - back
-    c = np.array([0.0, *alpha.sum(axis=1), 1.0])
-    return Tableau(order, s + 1, a, c.round(15), errors, dense, False, gamma, solves)
+    s, n = len(embedded), len(alphas) + 1
+    alpha, below = _rows(((), *alphas), n), _rows(((), *gammas), n)
+    whole, one = below + gamma * np.eye(n), np.ones(n)
+    b = np.zeros(n)
+    b[:s] = weights or alpha[s - 1, :s] + whole[s - 1, :s]
+    c, g = alpha @ one, whole @ one
+    trees = np.array([one, c, g, c**2, alpha @ c, alpha @ g, whole @ c, whole @ g])[: (1, 3, 8)[order - 2]]
+    back, exact = np.linalg.inv(whole), np.linalg.pinv(trees)
+    within = [exact[:, 0], *([0.5 * exact[:, 1]] if order > 3 else [])]
+    at = np.array([*range(1, s + 1), *range(s + 2, n + 2)])  # row s + 1 is the end of the step
+    a, errors, dense = np.zeros((n + 2, n + 2)), np.zeros((1, s + 2)), np.zeros((n + 2, len(within) + 1))
+    solves, times = np.zeros((n + 2, n + 2)), np.ones(n + 2)
+    a[np.ix_(at, at)], a[s + 1, at] = alpha @ back, b @ back
+    errors[0, 1:-1] = (b[:s] - np.array(embedded)) @ back[:s, :s]
+    dense[at] = (np.array([*within, b - sum(within)]) @ back).T
+    solves[np.ix_(at, at)] = np.eye(n) / gamma - back
+    times[0], times[at] = 0.0, c
+    return Tableau(order, s + 1, a, times.round(15), errors, dense, False, gamma, solves)
 
 
 def _between(given: Sequence[Mapping[int, float]], b: Floats, rows: int) -> Floats:
@@ -243,5 +249,87 @@ TABLEAUX = {
             (0.24212380706095346, -1.2232505839045147, 0.54526025533510214),
         ),
         (0.37810903145819369, -0.096042292212423178, 0.5, 0.21793326075422950),
+    ),
+    # Ours, of order 4 for any J, L-stable and stiffly accurate: the conditions of the 21 trees were solved for least
+    # errors of order 5; its last three stages are for states within steps.
+    "rosenbrock4": _rosenbrock(
+        4,
+        0.3,
+        (
+            (0.4796288853302925,),
+            (0.3292710015419262, -0.22185184031026825),
+            (0.2968748371320339, 0.6293606937692026, -0.3344409522138815),
+            (0.42569118093227765, -0.1881082420530739, 0.19537570445730967, 0.4671423526937812),
+            (0.07484791182041696, -0.2601289889067399, 0.3851678695512983, 0.8792499308747128, -0.0791367233396883),
+            (
+                0.11201764055782662,
+                0.07689680462887295,
+                0.03968908828135169,
+                0.17248510578195367,
+                0.009235330933385834,
+                0.021926362500175437,
+            ),
+            (
+                0.2989026398739989,
+                0.04596309960178357,
+                0.10290215122724777,
+                0.2077676497048505,
+                -0.18394986151005255,
+                -0.17186143126967615,
+                0.1882273328789061,
+            ),
+            (
+                0.013343757509247099,
+                -0.055606462121319054,
+                0.049217407095238294,
+                -0.1598130911479874,
+                0.023282493902930367,
+                0.025918338017221158,
+                -0.02884058660995895,
+                0.1301143179510561,
+            ),
+        ),
+        (
+            (-0.8220562781506183,),
+            (-1.0597900504017446, 0.3273593233475956),
+            (-0.017410578484845913, -0.6992763813301245, 0.5267040230040535),
+            (-0.733942625806554, -0.16990259513737785, 0.25222152648680707, -0.0069797628212258005),
+            (0.1360576845940666, 0.6754326224874233, -0.44794661560155546, -0.5050302275454223, -0.15851346393451227),
+            (
+                0.06890076297799892,
+                0.1668427254095698,
+                0.19658484949118946,
+                -0.10678936741903816,
+                -0.006326757290137921,
+                -0.17393761453227033,
+            ),
+            (
+                0.13567171977372874,
+                0.04364981655123813,
+                -0.05254925209386149,
+                0.04659488989705942,
+                0.08675843856354261,
+                0.08757507917947652,
+                -0.24045288381861535,
+            ),
+            (
+                -0.1153899169623874,
+                0.010853022050023033,
+                0.08964481563044148,
+                -0.008386756722303795,
+                -0.023791506563491074,
+                -0.03290734269952849,
+                0.25065763791332024,
+                0.021076515253323477,
+            ),
+        ),
+        (
+            0.22163566851007446,
+            0.0967593714388684,
+            -0.0028676604556760917,
+            0.5144696034390516,
+            0.2058467677637724,
+            -0.03584375069609056,
+        ),
     ),
 }

@@ -26,7 +26,7 @@ ORDERS = {
     "petsc:2a": (2, 32), "petsc:5f": (5, 16), "petsc:5bs": (5, 16), "petsc:6vr": (6, 8),
     "petsc:7vr": (7, 4), "petsc:8vr": (8, 4),
     "petsc:euler": (1, 32), "petsc:rks3": (3, 16), "petsc:4": (4, 16), "petsc:5dp": (5, 16), "petsc:glee-35": (3, 16),
-    "rosenbrock": (3, 32), "rosenbrock2": (2, 32),
+    "rosenbrock2": (2, 32), "rosenbrock": (3, 32), "rosenbrock4": (4, 16),
     "petsc:bdf": (2, 32), "petsc:arkimex3": (3, 16),
 }  # fmt: skip
 SPECS = ("chain:8", "spatial_chain:6", "free_chain:6", "rope:6", "tree:2:3")

@@ -349,6 +349,15 @@ def conclude(plan):
 
 
 @kernel
+def summed_rates(plan, weights):
+    """Write a sum of rows of rates to `MarchPlan.state`."""
+    p, weights = read(plan, PLAN), borrowed(weights)
+    for begin in range(0, p.n, AT_ONCE):
+        size = min(AT_ONCE, p.n - begin)
+        _sum_rates(p, span(p.state, begin, size), weights, 0, weights.size, 1.0, begin, size)
+
+
+@kernel
 def interpolated_state(plan, weights, size):
     """Write a state within the last step to `MarchPlan.state`, from weights of the rates and the step's size (s)."""
     p, weights = read(plan, PLAN), borrowed(weights)

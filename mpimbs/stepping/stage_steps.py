@@ -29,6 +29,7 @@ def compile_steps() -> None:
     for entry in (m.propose, m.judge, m.conclude, m.march):
         entry.compile((typeof(steps.plan),))
     m.stage.compile((typeof(steps.plan), typeof(0)))
+    m.summed_rates.compile((typeof(steps.plan), typeof(steps.numbers)))
     m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
 
 
@@ -77,7 +78,7 @@ class StageSteps:
         states[0, :n] = state
         self._rooms = [(room[:n], room[:nq], room[nq : nq + nu]) for room in (*states, stage)]
         self.rows = [(row[:n], row[:nq], row[nq : nq + nu]) for row in rates]
-        self._all_rates, self._increments = rates[:, : nq + nu], rates[:, :n]
+        self._all_rates = rates[:, : nq + nu]
         self.numbers, self.counts = np.zeros(m.NUMBERS), np.zeros(m.ALL_COUNTS, np.int64)
         self._sizes, self.told, self.heard = np.zeros(m.LONGEST), np.zeros(m.FACTS), np.zeros(m.FACTS)
         none = np.zeros(0)
@@ -195,15 +196,15 @@ class StageSteps:
                 m.stage(self.plan, k)
                 evaluate(began + float(tableau.c[k]) * size, self._rooms[2], k)
             if solve is not None:
-                self._increment(k, k if k > 1 else int(c[m.FIRST]), solve)
+                self._increment(k, solve)
         m.stage(self.plan, tableau.stages)
         if tableau.keeps_last:
             evaluate(began + size, self.other, int(c[m.LAST]))
 
-    def _increment(self, k: int, evaluated: int, solve: Callable[[Floats, Floats], None]) -> None:
-        """Write the increment of a stage of a Rosenbrock-W method to its row, from the one of its rates."""
-        before = self.tableau.solves[k, 1:k] @ self._increments[1:k]
-        solve(self._increments[evaluated] + before, self._increments[k])
+    def _increment(self, k: int, solve: Callable[[Floats, Floats], None]) -> None:
+        """Write the increment of a stage of a Rosenbrock-W method to its row, which may have its rates."""
+        m.summed_rates(self.plan, self.tableau.solves[k])
+        solve(self._rooms[2][0], self.rows[k][0])
 
     def errors(self) -> Floats:
         """Estimates of the errors of the step that is tried, over the tolerance [n]; as `march` finds the largest."""
@@ -242,4 +243,4 @@ class StageSteps:
             m.interpolated_state(self.plan, tableau.a[k].copy(), self.size)
             evaluate(self.began + float(tableau.c[k]) * self.size, self._rooms[2], k)
             if solve is not None:
-                self._increment(k, k, solve)
+                self._increment(k, solve)

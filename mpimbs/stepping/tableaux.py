@@ -15,8 +15,9 @@ class Tableau(NamedTuple):
     """A scheme. Row s of its rates, of s stages, is the derivative where the step ends; rows behind are interpolants'.
 
     Of a Rosenbrock-W method row 0 is the derivative f where the step begins, and row k behind it an increment U: the
-    solution of (1 - gamma h J) U = gamma (f + sum solves[k, j] U_j), with f in the state of the stage [Hairer, Wanner,
-    section IV.7, in the variables of (7.25)]. Its order is the same for any J.
+    solution of (1 - gamma h J) U = gamma (f + sum solves[k, j] U_j), with f in the state of the stage, whose place in
+    the sum is k; of the first one 0 [Hairer, Wanner, section IV.7, in the variables of (7.25)]. Its order is the same
+    for any J.
 
     Attributes
     ----------
@@ -125,7 +126,7 @@ def _rosenbrock(
     b[:s] = weights or alpha[s - 1, :s] + whole[s - 1, :s]
     c, g = alpha @ one, whole @ one
     trees = np.array([one, c, g, c**2, alpha @ c, alpha @ g, whole @ c, whole @ g])[: (1, 3, 8)[order - 2]]
-    back, exact = np.linalg.inv(whole), np.linalg.pinv(trees)
+    back, exact = np.tril(np.linalg.inv(whole)), np.linalg.pinv(trees)
     within = [exact[:, 0], *([0.5 * exact[:, 1]] if order > 3 else [])]
     at = np.array([*range(1, s + 1), *range(s + 2, n + 2)])  # row s + 1 is the end of the step
     a, errors, dense = np.zeros((n + 2, n + 2)), np.zeros((1, s + 2)), np.zeros((n + 2, len(within) + 1))
@@ -133,7 +134,8 @@ def _rosenbrock(
     a[np.ix_(at, at)], a[s + 1, at] = alpha @ back, b @ back
     errors[0, 1:-1] = (b[:s] - np.array(embedded)) @ back[:s, :s]
     dense[at] = (np.array([*within, b - sum(within)]) @ back).T
-    solves[np.ix_(at, at)] = np.eye(n) / gamma - back
+    solves[np.ix_(at, at)] = np.eye(n) - np.tril(back, -1)
+    solves[1, :2] = 1.0, 0.0  # where the step begins, as in row 0
     times[0], times[at] = 0.0, c
     return Tableau(order, s + 1, a, times.round(15), errors, dense, False, gamma, solves)
 

@@ -91,7 +91,7 @@ OF_FORCES = ("exception in a force", "NaN in a force, fixed step", "NaN in a for
              "state beyond all numbers")  # fmt: skip
 # The steps after it are others, and an output that is equal to the tolerance alone would tell little.
 OTHER_STEPS = ("NaN in a force, adaptive step",)
-# `bdf` is not among them: it forgets its steps at checkpoints, as documented, and a signal's comes at any step.
+# `petsc:bdf` is not among them: it forgets its steps at restarts, as documented.
 SUBJECTS = (
     Subject("chain", 8, 0.4, ("run", "chain:8"), pcg=True),
     Subject("tree", 12, 0.4, ("run", "random_tree:12:3"), pcg=True),

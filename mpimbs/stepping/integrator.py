@@ -216,8 +216,8 @@ class Integrator(ABC):
         """Have the next step take nothing from the one before it: what acts has changed."""
 
     @abstractmethod
-    def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
-        """What a memory has beyond what all have: states or rates, with the names of their parts; and fields."""
+    def _kept(self) -> tuple[Floats | None, dict[str, Any]]:
+        """What a memory has beyond what all have: rates where the next step begins, if they are known; and fields."""
 
     @abstractmethod
     def _rates_at_hand(self) -> list[Floats]:
@@ -323,14 +323,14 @@ class Integrator(ABC):
     def memory(self) -> StepMemory:
         """What the next step takes from those before it; all ranks call."""
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
-        begins, more = self._kept()
+        rates, more = self._kept()
         vectors: dict[str, Floats] = {}
-        for (q_name, u_name), values in begins:
-            vectors |= {q_name: values[: self._nq], u_name: values[self._nq : self._end]}
+        if rates is not None:
+            vectors = dict(zip(RATES, (rates[: self._nq], rates[self._nq : self._end]), strict=True))
         work: list[list[float]] = []
         if self._has_power:
-            numbers = [float(values[self._end]) for _, values in begins] or [0.0]
-            work = self._dynamics.comm.allgather([float(self._state[self._end]), *numbers])
+            power = 0.0 if rates is None else float(rates[self._end])
+            work = self._dynamics.comm.allgather([float(self._state[self._end]), power])
         probe = None if self._probe is None else self._probe.state
         projection = None if self._projection is None else self._projection.state
         loops = self._dynamics.loops

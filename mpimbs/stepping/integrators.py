@@ -79,18 +79,9 @@ def check_petsc_options(name: str, accuracy: Accuracy, solves: bool) -> str | No
 
 
 def begins_anew(name: str) -> bool:
-    """Whether an integrator keeps more of its steps than a checkpoint can have."""
+    """Whether an integrator keeps more of its steps than a checkpoint has: of PETSc's some do."""
     if scheme_of(name).own:
         return False
-    from mpimbs.stepping.petsc_schemes import MORE, kept_of_steps  # needs petsc4py
+    from mpimbs.stepping import petsc_schemes  # needs petsc4py
 
-    return kept_of_steps(name) == MORE
-
-
-def keeps_states(name: str) -> bool:
-    """Whether a step of an integrator takes the states where those before it began."""
-    if scheme_of(name).own:
-        return False
-    from mpimbs.stepping.petsc_schemes import STATES, kept_of_steps  # needs petsc4py
-
-    return kept_of_steps(name) == STATES
+    return petsc_schemes.begins_anew(name)

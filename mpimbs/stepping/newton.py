@@ -174,10 +174,6 @@ class Stages:
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
 
-    Attributes
-    ----------
-    times : (float, float)
-        Of the last two stages (s).
     """
 
     def __init__(
@@ -185,8 +181,7 @@ class Stages:
     ) -> None:
         self._dynamics, self._derivative, self._matrix, self._arrays = dynamics, derivative, matrix, arrays
         self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
-        self._shift = 1.0
-        self.times = np.nan, np.nan
+        self._shift, self._time = 1.0, np.nan
         self._f = np.empty(size)  # in the state of J
         self._newton: Newton | None = None
 
@@ -204,8 +199,7 @@ class Stages:
 
     def _residual(self, ts: object, t: float, x: PETSc.Vec, xdot: PETSc.Vec, f: PETSc.Vec) -> None:
         self._derivative(ts, t, x, f)
-        if t != self.times[1]:
-            self.times = self.times[1], t
+        self._time = t
         out = self._arrays(f)[0]
         self._f[:] = out
         np.subtract(self._arrays.read(xdot), out, out=out)
@@ -220,7 +214,7 @@ class Stages:
 
     def _evaluate(self, x: PETSc.Vec, f: PETSc.Vec) -> None:
         """Write f(t, x) at the time of the stage."""
-        self._derivative(None, self.times[1], x, f)
+        self._derivative(None, self._time, x, f)
 
     def _precondition(self, b: PETSc.Vec, x: PETSc.Vec) -> None:
         """Write x of (a - J) x = b."""

@@ -15,18 +15,11 @@ from mpimbs.parallel.petsc import PREFIX, Arrays, PETSc
 from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator
 from mpimbs.stepping.newton import Stages
-from mpimbs.stepping.petsc_schemes import (
-    STATES,
-    begin_scheme,
-    choose_scheme,
-    continue_scheme,
-    first_same_as_last,
-    kept_of_steps,
-)
+from mpimbs.stepping.petsc_schemes import begin_scheme, choose_scheme, first_same_as_last
 from mpimbs.stepping.runge_kutta import RungeKutta
 from mpimbs.stepping.schemes import STIFF, Accuracy, scheme_of
 from mpimbs.stepping.stage_matrix import StageMatrix
-from mpimbs.stepping.step_memory import EARLIER, RATES, StepMemory
+from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.stepping.step_sizes import towards
 
 Floats = npt.NDArray[np.float64]
@@ -74,14 +67,6 @@ class PetscIntegrator(Integrator):
         self._last_stage: PETSc.Vec | None = None  # where the last evaluation of a step stands
         self._steps_before, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._ts = self._make(self._began_at)
-        self._keeps_states = kept_of_steps(name) == STATES
-        self._earlier: list[tuple[float, Floats]] = []  # where the last steps began that the next one may take
-        if memory is not None and memory.earlier:
-            work = self._work_kept
-            for k, (t, names) in enumerate(zip(memory.earlier, EARLIER, strict=True), 1):
-                self._earlier.append((t, np.concatenate([*(self._vectors[n] for n in names), work[k : k + 1]])))
-            continue_scheme(self._ts, self._vector, self._earlier)
-            self._retried -= int(self._ts.getStepRejections())
         self._next_step = self._fixed or (self._find_first_step() if memory is None else memory.step)
         self._last_stage = None
         self._old = self._values.copy()
@@ -217,8 +202,6 @@ class PetscIntegrator(Integrator):
             if stuck is not None:
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
-        if self._keeps_states:
-            self._earlier = [*self._earlier[-1:], (began, before.copy())]
         if self._fixed is None:
             taken = now - began
             if closing is not None:
@@ -282,28 +265,11 @@ class PetscIntegrator(Integrator):
         self.requests = facts >> 1
         return bool(facts & 1)
 
-    def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
+    def _kept(self) -> tuple[Floats | None, dict[str, Any]]:
         stage = self._first_stage  # of a step that is not taken yet
         if self._last_stage is not None and first_same_as_last(self._ts):
             stage = self._last_stage.array_r.copy()
-        earlier = self._earlier_states()
-        begins = [] if stage is None else [(RATES, stage)]
-        begins += zip(EARLIER, (state for _, state in earlier), strict=False)
-        tension = None if self._matrix is None else list(self._matrix.memory)
-        return begins, {"tension": tension, "earlier": [t for t, _ in earlier]}
-
-    def _earlier_states(self) -> list[tuple[float, Floats]]:
-        """States of `EARLIER` with their times (s); none before the first step.
-
-        That one takes a step of half its size first, which stands for a state before its begin.
-        """
-        if len(self._earlier) != 1 or self._stages is None:
-            return self._earlier
-        room, middle = self._vector.duplicate(), self._stages.times[0]
-        self._ts.interpolate(middle, room)
-        state = room.array_r.copy()
-        room.destroy()
-        return [(middle, state), *self._earlier]
+        return stage, {"tension": None if self._matrix is None else list(self._matrix.memory)}
 
     def _restore(self, state: Floats, time: float) -> None:
         self._vector.setArray(state)
@@ -315,7 +281,6 @@ class PetscIntegrator(Integrator):
         """Have the next step take nothing from the one before it: what acts has changed."""
         self._ts.restartStep()
         self._last_stage = self._first_stage = None
-        self._earlier = []
 
     def _rates_at_hand(self) -> list[Floats]:
         """Numbers that PETSc has at hand."""

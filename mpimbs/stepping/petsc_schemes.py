@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
 from mpimbs.parallel.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.stepping.schemes import EMBEDDED, EXPLICIT, Accuracy, Scheme, scheme_of
 
-Floats = npt.NDArray[np.float64]
 _LIBRARY = ctypes.CDLL(PETSc.__file__)
 # Types of rk whose first stage is the last one of the step before.
 FIRST_SAME_AS_LAST = ("3bs", "5dp", "5bs")
 CONTROLS = ("none", "basic")  # of steps, that keep nothing of those before
-NOTHING, STATES, MORE = range(3)  # what an integrator keeps of earlier steps; of `MORE`, others can't be given all
 
 
 def choose_scheme(ts: PETSc.TS, scheme: Scheme, fixed: bool, gently: bool = False) -> None:
@@ -120,33 +116,9 @@ def first_same_as_last(ts: PETSc.TS) -> bool:
     return ts.getType() == "rk" and ts.getRKType() in FIRST_SAME_AS_LAST
 
 
-def kept_of_steps(integrator: str) -> int:
-    """What PETSc keeps of the steps so far, with the user's options: `NOTHING`, `STATES` for `go_on`, or `MORE`."""
+def begins_anew(integrator: str) -> bool:
+    """Whether PETSc keeps more of the steps so far, with the user's options, than the state: a restart has not that."""
     options, scheme = PETSc.Options(PREFIX), scheme_of(integrator)
     kind = options.getString("ts_type", scheme.type)
-    if options.getString("ts_adapt_type", "none") not in CONTROLS:
-        return MORE
-    if kind == "bdf":
-        return STATES if options.getInt("ts_bdf_order", 2) == 2 else MORE
-    if kind == "arkimex":
-        return MORE if options.getBool("ts_arkimex_initial_guess_extrapolate", False) else NOTHING
-    return MORE if kind == "glee" else NOTHING
-
-
-def continue_scheme(ts: PETSc.TS, vector: PETSc.Vec, earlier: Sequence[tuple[float, Floats]]) -> None:
-    """Have `bdf`, at a begin, go on as after steps from some states at their times (s), oldest first, to its own.
-
-    It keeps the state in which a step begins. So steps begin in these whose equations hold whatever they lead to.
-    """
-    time, state = ts.getTime(), vector.array_r.copy()
-    _, (function, given, named) = ts.getIFunction()
-    ts.setIFunction(lambda ts, t, x, xdot, f: f.set(0.0))
-    for t, values in earlier:
-        vector.setArray(values)
-        ts.setTime(t)
-        ts.setTimeStep(0.5 * abs(earlier[-1][0] - earlier[0][0]))
-        ts.step()
-    ts.setIFunction(function, None, given, named)
-    vector.setArray(state)
-    ts.setTime(time)
-    ts.setStepNumber(0)
+    guesses = kind == "arkimex" and options.getBool("ts_arkimex_initial_guess_extrapolate", False)
+    return guesses or kind in ("bdf", "glee") or options.getString("ts_adapt_type", "none") not in CONTROLS

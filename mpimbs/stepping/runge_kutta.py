@@ -27,7 +27,7 @@ from mpimbs.stepping.schemes import RENAMED
 from mpimbs.stepping.stability import StabilityProbe
 from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.stage_steps import Parts, StageSteps
-from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.stepping.tableaux import TABLEAUX
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
@@ -310,13 +310,13 @@ class RungeKutta(Integrator):
         """Have the next step take nothing from the one before it: what acts has changed."""
         self._own.forget()
 
-    def _kept(self) -> tuple[list[tuple[tuple[str, str], Floats]], dict[str, Any]]:
+    def _kept(self) -> tuple[Floats | None, dict[str, Any]]:
         rates = self._own.known_rates
         more: dict[str, Any] = {"again": bool(self._own.counts[m.AGAIN])}
         more["error"] = float(self._own.numbers[m.ERROR_BEFORE])
         if self._matrix is not None:
             more["tension"] = list(self._matrix.memory)
-        return [] if rates is None else [(RATES, rates)], more
+        return rates, more
 
     def _rates_at_hand(self) -> list[Floats]:
         """Rates of the last attempt of a step."""

@@ -13,7 +13,6 @@ from mpimbs.stepping.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
 RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
-EARLIER = (("q_before", "u_before"), ("q_last", "u_last"))  # states that `bdf` takes, oldest first
 
 
 class StepMemory(NamedTuple):
@@ -28,17 +27,14 @@ class StepMemory(NamedTuple):
     norm_error : float
         See `Integrator`; of all ranks.
     work : list of lists of floats
-        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W), or
-        what it was in the states of `EARLIER`.
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
     sizes : StepSizes
     probe : ProbeState, optional
     projection : ProjectionState, optional
     tension : list of int, optional
         Of `StageMatrix`.
     vectors : dict of arrays
-        This rank's parts of vectors like q and u, by names that begin with these: `RATES` and `EARLIER`.
-    earlier : list of float, optional
-        Times (s) of the states of `EARLIER`, if the next step takes them.
+        This rank's parts of `RATES`, where these are known.
     again : bool
         Whether the last attempt of a step was rejected.
     error : float
@@ -58,11 +54,10 @@ class StepMemory(NamedTuple):
     vectors: dict[str, Floats]
     projection: ProjectionState | None = None
     tension: list[int] | None = None
-    earlier: list[float] | None = None
     again: bool = False
     error: float = 1.0
     refining: bool | None = None
 
     def of_another(self, **changes: Any) -> StepMemory:
         """The same for an integrator whose first step takes nothing from the last one: what acts has changed."""
-        return self._replace(probe=None, vectors={}, earlier=None, again=False, refining=None, **changes)
+        return self._replace(probe=None, vectors={}, again=False, refining=None, **changes)

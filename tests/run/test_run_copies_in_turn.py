@@ -141,7 +141,7 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("name", ["loops", "rosenbrock", "petsc:bdf"])
+@pytest.mark.parametrize("name", ["loops", "rosenbrock"])
 def test_a_restart_gives_the_same_bits(
     comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -144,7 +144,6 @@ def test_what_is_seen_of_stability_changes_nothing(comm: MPI.Comm, monkeypatch: 
         ("rosenbrock", 1e-4, 0.1),
         ("rosenbrock4", 1e-5, 0.1),
         ("petsc:5dp", 1e-11, 0.01),
-        ("petsc:bdf", 1e-3, 0.1),
         ("petsc:arkimex3", 1e-4, 0.1),
     ],
 )

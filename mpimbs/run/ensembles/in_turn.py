@@ -19,9 +19,9 @@ from mpimbs.model import System
 from mpimbs.run.run_segment import RunSegment
 from mpimbs.stepping.copies_stepper import CopyMemory, EnsembleMemory
 from mpimbs.stepping.integrator import Integrator
-from mpimbs.stepping.integrators import keeps_states, make_integrator
+from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.settings import SimulationSettings
-from mpimbs.stepping.step_memory import EARLIER, RATES, StepMemory
+from mpimbs.stepping.step_memory import RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
@@ -215,9 +215,8 @@ class TurnStepper:
     def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
         """What each copy's next step takes from those before it, and the vectors of all copies."""
         q, u = self.state
-        pairs = [RATES, *EARLIER] if keeps_states(self.copies.settings.integrator) else [RATES]
         vectors = {"q": q, "u": u} | {
-            name: np.full(like.shape, np.nan) for names in pairs for name, like in zip(names, (q, u), strict=True)
+            name: np.full(like.shape, np.nan) for name, like in zip(RATES, (q, u), strict=True)
         }
         told = [CopyMemory(taken=taken) for taken in self._taken().tolist()]
         for k, stepper in enumerate(self._steppers):

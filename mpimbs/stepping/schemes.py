@@ -81,8 +81,10 @@ class Named(NamedTuple):
         try:
             scheme_of(value)
         except KeyError:
-            known = ", ".join(INTEGRATORS)
-            return f"unknown {setting.noun} '{value}'; choose one of: {known}; or of PETSc's: {OF_PETSC}NAME"
+            known = ", ".join(INTEGRATORS) + f"; or of PETSc's: {OF_PETSC}NAME"
+            if str(value).startswith(OF_PETSC):
+                known = ", ".join(OF_PETSC + name for name in PETSC)
+            return f"unknown {setting.noun} '{value}'; choose one of: {known}"
         return ""
 
 

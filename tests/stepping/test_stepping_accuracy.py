@@ -1,6 +1,7 @@
 """Runs against references: order of convergence of every scheme, adaptive steps, conservation, ranks."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from mpimbs.run.ensembles.batch import Batch
 from mpimbs.run.run import simulate
 from mpimbs.stepping.schemes import INTEGRATORS
 from oracles.dense import momentum
+from oracles.mechanisms import four_bar
+from run.event_systems import floating
 from run.motions import Motion, motion, quaternions_of, reference, tumbler
 from tolerances import assert_close
 
@@ -29,6 +32,7 @@ ORDERS = {
     "rosenbrock2": (2, 32), "rosenbrock": (3, 32), "rosenbrock4": (4, 16),
     "petsc:bdf": (2, 32), "petsc:arkimex3": (3, 16),
 }  # fmt: skip
+LOOPED = ("rk4", "bs3", "dopri5", "rosenbrock2", "rosenbrock", "rosenbrock4")
 SPECS = ("chain:8", "spatial_chain:6", "free_chain:6", "rope:6", "tree:2:3")
 
 
@@ -60,6 +64,30 @@ def test_order_of_convergence_with_quaternions(comm: MPI.Comm, exact: np.ndarray
     observed = np.log2(errors[0] / errors[1])
     excess = 0.5 if scheme == "petsc:5bs" else 0.3  # 5bs: the next term of its error is still large
     assert -0.3 < observed - order < excess, f"{scheme}: order {observed:.2f} in place of {order}, errors {errors}"
+
+
+def parting() -> System:
+    """A chain that tumbles, cut when a body passes a plane, at about 0.424 s."""
+    system = floating(4)
+    system.add_event(when=lambda t, motion: float(motion.position[0, 0]) - 0.646, bodies=["b3"], cut="b3")
+    return system
+
+
+@pytest.mark.cases(5)
+@pytest.mark.ranks(1)  # what a scheme does is no matter of ranks
+@pytest.mark.parametrize(
+    ("make", "end"), [(lambda: four_bar(3, 1.0, -1.0), 0.3), (parting, 1.0)], ids=["loops", "event"]
+)
+def test_order_of_convergence_with_loops_and_events(make: Callable[[], System], end: float) -> None:
+    """Also where states are found within steps: an event is as exact as the steps to it and from it."""
+    given: dict[str, Any] = {"every": end, "poses": True}
+    right = simulate(make(), end, integrator="dop853", rtol=1e-13, atol=1e-13, **given).poses[-1]
+    for scheme in LOOPED:
+        order, steps = ORDERS[scheme]
+        found = [simulate(make(), end, integrator=scheme, dt=end / n, **given) for n in (steps, 2 * steps)]
+        errors = [np.abs(result.poses[-1] - right).max() for result in found]
+        assert len(found[0].events) == (end == 1.0)
+        assert abs(np.log2(errors[0] / errors[1]) - order) < 0.6, f"{scheme}: {errors}"
 
 
 @pytest.mark.cases(1)

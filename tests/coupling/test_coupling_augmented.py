@@ -13,7 +13,7 @@ from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import Lagrangian
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import system_from
+from mpimbs.model import System, system_from
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from oracles.dense import Array, dense_accelerations
@@ -29,6 +29,18 @@ def accelerations(comm: MPI.Comm, system: Any, *given: Array, **settings: Any) -
     with closing(Dynamics(system, comm, "augmented", **settings)) as dynamics:
         found = dynamics.accelerations(*parts(dynamics, *given))
         return found, dynamics.gather_u.part, dynamics.coupling.statistics()["most_iterations"]
+
+
+def test_loads_where_nothing_can_move(comm: MPI.Comm) -> None:
+    """Of a mast of fixed bodies the weight above each joint; there are no coordinates to tell states apart by."""
+    system = System("mast", gravity=(0, 0, -9.81))
+    for k in range(4):
+        place = {"position": (0, 0, 1.0 if k else 0.0)}
+        system.add(name=f"part{k}", mass=1.0 + k, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "fixed", **place})
+    with closing(Dynamics(system, comm, "augmented")) as dynamics:
+        found = np.concatenate(comm.allgather(dynamics.joint_loads(np.zeros(0), np.zeros(0))))
+    above = np.cumsum(np.arange(4.0, 0.0, -1.0))[::-1]
+    assert_close("loads", found[:, 5], 9.81 * above, "statics", comm=comm)
 
 
 @pytest.mark.parametrize("spec", ["five_bar", "coupled_loops", "spatial_chain:5"])

@@ -201,7 +201,7 @@ class AugmentedLagrangian:
 
     def _factor(self, q: Floats) -> None:
         """Condense the matrix, unless it is that of the last state."""
-        known = np.array_equal(q, self._factored)
+        known = self.factorizations > 0 and np.array_equal(q, self._factored)  # there may be no coordinates
         if self._comm.size > 1:
             began = time.perf_counter()
             known = self._comm.allreduce(known, MPI.LAND)

@@ -83,7 +83,7 @@ class Named(NamedTuple):
         except KeyError:
             known = ", ".join(INTEGRATORS) + f"; or of PETSc's: {OF_PETSC}NAME"
             if str(value).startswith(OF_PETSC):
-                known = ", ".join(OF_PETSC + name for name in PETSC)
+                known += f", a NAME of: {', '.join(PETSC)}"
             return f"unknown {setting.noun} '{value}'; choose one of: {known}"
         return ""
 

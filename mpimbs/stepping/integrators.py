@@ -82,6 +82,6 @@ def begins_anew(name: str) -> bool:
     """Whether an integrator keeps more of its steps than a checkpoint has: of PETSc's some do."""
     if scheme_of(name).own:
         return False
-    from mpimbs.stepping import petsc_schemes  # needs petsc4py
+    from mpimbs.stepping.petsc_schemes import keeps_more  # needs petsc4py
 
-    return petsc_schemes.begins_anew(name)
+    return keeps_more(name)

@@ -173,7 +173,6 @@ class Stages:
         Of what PETSc solves with.
     size : int
         Numbers of this rank in the state; what stands behind coordinates and speeds has no part in J.
-
     """
 
     def __init__(

@@ -116,7 +116,7 @@ def first_same_as_last(ts: PETSc.TS) -> bool:
     return ts.getType() == "rk" and ts.getRKType() in FIRST_SAME_AS_LAST
 
 
-def begins_anew(integrator: str) -> bool:
+def keeps_more(integrator: str) -> bool:
     """Whether PETSc keeps more of the steps so far, with the user's options, than the state: a restart has not that."""
     options, scheme = PETSc.Options(PREFIX), scheme_of(integrator)
     kind = options.getString("ts_type", scheme.type)

@@ -38,7 +38,7 @@ class Tableau(NamedTuple):
     gamma : float
         Of a Rosenbrock-W method; else 0.
     solves : array [rows, rows]
-        Of a Rosenbrock-W method.
+        Of a Rosenbrock-W method, weights of rows in the right sides of its stages.
     """
 
     order: int

@@ -46,8 +46,8 @@ class _Step:
 class Integrals:
     """Integrates quantities over steps; all ranks make it together and call.
 
-    Of the order of Simpson's rule (4) where the integrator knows states between the ends of its steps, else of that of
-    the trapezium (2). It takes an evaluation, or two, more a step.
+    Of the order of Simpson's rule (4), or of the steps if that is less, where the integrator knows states between the
+    ends of its steps, else of that of the trapezium (2). It takes an evaluation, or two, more a step.
 
     Parameters
     ----------

@@ -220,13 +220,12 @@ class PetscIntegrator(Integrator):
         """See `Integrator.go_back`: the moment and the state there are those of a step of our own."""
         (state, began), end = self._began, self.time
         name, work = STIFF if self._scheme.implicit else "dopri5", state[self._end :]
-        given = self._given._replace(accuracy=Accuracy(dt=end - began), probed=False, held=self.held)
+        given = self._given._replace(accuracy=Accuracy(dt=end - began), probed=False)
         parts = state[: self._nq].copy(), state[self._nq : self._end].copy()
         own = RungeKutta(self._dynamics, *parts, name, given, began)
         try:
             own._state[self._end :] = work
-            while not own.step_towards(end):
-                pass
+            own.step_towards(end)
             passed = own.go_back(search)
             self.requests |= own.requests
             self._restore(own._state, own.time)

@@ -23,12 +23,11 @@ from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator, Moment
-from mpimbs.stepping.schemes import RENAMED
+from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.stability import StabilityProbe
 from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.stage_steps import Parts, StageSteps
 from mpimbs.stepping.step_memory import StepMemory
-from mpimbs.stepping.tableaux import TABLEAUX
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
@@ -63,7 +62,7 @@ class RungeKutta(Integrator):
         super().__init__(dynamics, q, u, given, time, memory)
         steps = dynamics.subchain.structure.steps
         power = self._power
-        solves = bool(TABLEAUX[RENAMED.get(name, name)].gamma)
+        solves = scheme_of(name).implicit
         compiled = dynamics.compiled if power.along_joints and not self._follows and not solves else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:

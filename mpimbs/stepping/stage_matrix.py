@@ -54,7 +54,6 @@ class StageMatrix:
         self._resists = any(force.vectorized for force in dynamics.system.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
-        self._step = 1.0
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
@@ -65,7 +64,7 @@ class StageMatrix:
 
     def at(self, q: Floats, step: float) -> None:
         """Be that in a state of coordinates [nq], the one that was looked at, for a step of size h (s)."""
-        self._step, inertia = step, self._dynamics.inertia
+        inertia = self._dynamics.inertia
         alone = self._stiffness is None and self._damping is None
         self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
         self._matrix.at(q, step, self._stiffness, self._damping)

@@ -13,7 +13,7 @@ from numba import typeof
 from mpimbs.kernels.memory import Table
 from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
-from mpimbs.stepping.schemes import RENAMED, Accuracy
+from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
 
 Floats = npt.NDArray[np.float64]
@@ -71,7 +71,7 @@ class StageSteps:
         quaternions: npt.NDArray[np.int64],
         **compiled: Any,
     ) -> None:
-        self.tableau = tableau = TABLEAUX[RENAMED.get(name, name)]
+        self.tableau = tableau = TABLEAUX[scheme_of(name).value]
         n, rows = len(state), len(tableau.a)
         stride = -(-n // m.WIDTH) * m.WIDTH
         states, rates, stage = np.zeros((2, stride)), np.zeros((rows, stride)), np.zeros(stride)

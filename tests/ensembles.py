@@ -25,9 +25,9 @@ from fuzzing import Verdict, told_as
 from mpimbs import Checkpoints, load, restart, simulate
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.run.ensembles.batch import Batch
-from mpimbs.run.ensembles.in_turn import TurnStepper
 from mpimbs.run.result import EnsembleResult
 from mpimbs.stepping.copies_stepper import CopiesStepper
+from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.settings import OF_ENSEMBLES
 from oracles.structured_systems import Weighted
 from run.interruptions import differing, disturbed
@@ -41,7 +41,7 @@ STEPS = 12  # before a signal, at the most
 def signalled(comm: MPI.Comm, steps: int) -> Iterator[None]:
     """Send a signal to the last rank before the last of so many steps, of copies side by side or in turn."""
     with contextlib.ExitStack() as stack:
-        for stepper in (CopiesStepper, TurnStepper):
+        for stepper in (CopiesStepper, Integrator):
             action = functools.partial(signal.raise_signal, signal.SIGUSR2)
             stack.enter_context(disturbed(comm, pytest.MonkeyPatch(), steps, action, stepper))
         yield
@@ -54,6 +54,10 @@ def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Ve
     shares = np.array([1.0 if case.system.has_motions else source.uniform(0.3, 1.0) for _ in range(count)])
     state = np.tile(case.q, (count, 1)), shares[:, None] * case.u
     settings = {name: value for name, value in course.settings.items() if name in OF_ENSEMBLES}
+    if course.system.events:
+        settings["poses"] = True
+    if source.chance(0.3):  # which lanes don't carry
+        settings["sample"] = "q,u,power,joint_work"
     folder, lived = Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)), Counter[str]()
     steps, ranks, k = 1 + source.index(STEPS), 1 + source.index(comm.size), (comm.rank + source.index(count)) % count
     try:
@@ -63,7 +67,7 @@ def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Ve
             verdict.unjudged.append(f"{told} copies fail: {next(iter(whole.failed.values()), '')}")
             return verdict, {}
         lived["copies"], lived["ensembles"] = count, 1
-        wrong = [*alone(course, settings, state, k, motion_of(comm, whole), amplified)]
+        wrong = [*alone(course, settings, state, k, motion_of(course, comm, whole), amplified)]
         wrong += stopped_and_continued(course, batch, settings, state, steps, ranks, folder, amplified, comm, lived)
         verdict.wrong = [f"{told} {text}" for part in comm.allgather(wrong) for text in part]
         verdict.judged += 1
@@ -76,14 +80,21 @@ def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Ve
     return verdict, dict(lived)
 
 
-def motion_of(comm: MPI.Comm, result: EnsembleResult) -> dict[str, Any]:
+def motion_of(course: Course, comm: MPI.Comm, result: EnsembleResult) -> dict[str, Any]:
     """The motion on all ranks."""
-    return comm.bcast({name: np.asarray(getattr(result, name)) for name in ("q", "u")} if comm.rank == 0 else None)
+    return comm.bcast(compared(course, result) if comm.rank == 0 else None)
+
+
+def compared(course: Course, result: Any) -> dict[str, Any]:
+    """What is compared of a motion: joints that events cut have no coordinates, bodies have poses."""
+    names = ("poses", "energy") if course.system.events else ("q", "u")
+    return {name: np.asarray(getattr(result, name)) for name in names}
 
 
 def off_by(ours: dict[str, Any], right: dict[str, Any]) -> float:
-    """How far motions are apart, of the sizes of coordinates and speeds."""
-    sizes = {name: max(least, float(abs(right[name]).max(initial=0.0))) for name, least in (("q", 1.0), ("u", 1e-6))}
+    """How far motions are apart, of the sizes of coordinates, speeds, places and energies."""
+    least = {"q": 1.0, "poses": 1.0, "u": 1e-6, "energy": 1e-6}
+    sizes = {name: max(least[name], float(abs(values).max(initial=0.0))) for name, values in right.items()}
     return max(error(ours[name], right[name], size) for name, size in sizes.items())
 
 
@@ -92,7 +103,7 @@ def alone(
 ) -> Iterator[str]:
     """What is off of a copy beside its own simulation."""
     own = simulate(course.system, comm=MPI.COMM_SELF, state=(state[0][k], state[1][k]), **settings)
-    off = off_by({name: values[:, k] for name, values in whole.items()}, {"q": own.q, "u": own.u})
+    off = off_by({name: values[:, k] for name, values in whole.items()}, compared(course, own))
     share = TOLERANCE["sequences"][0] + SHORTENED * settings.get("rtol", 0.0)
     if not off <= share * amplified:
         yield f"copy {k} is off by {off:.2g} from its own simulation, and {share * amplified:.2g} is allowed"
@@ -125,6 +136,6 @@ def stopped_and_continued(
         unlike = differing(folder / "whole.h5", out)
         return [f"on the same ranks other bits of {', '.join(unlike)}"] if unlike else []
     found, right = (load(path) for path in (out, folder / "whole.h5"))
-    off = off_by({"q": found.q, "u": found.u}, {"q": right.q, "u": right.u})
+    off = off_by(compared(course, found), compared(course, right))
     share = (TOLERANCE["sequences"][0] + SHORTENED * settings.get("rtol", 0.0)) * amplified
     return [] if off <= share else [f"on other ranks it is off by {off:.2g}, and {share:.2g} is allowed"]

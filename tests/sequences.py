@@ -243,7 +243,7 @@ def check_sequence(course: Course, comm: MPI.Comm) -> tuple[Verdict, dict[str, i
     if course.singular or not amplified < MOST_AMPLIFIED:
         verdict.unjudged.append(f"{told} a singular position, or motion that amplifies roundings")
         return verdict, {}
-    if not course.system.events and course.case.seed // 10 % 2:
+    if course.case.seed // 10 % 2:
         return check_ensemble(course, amplified, comm)
     folder = Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None))
     life, whole = Life(course, comm, folder), folder / "whole.h5"

@@ -199,7 +199,7 @@ def run(
 @forces_option
 @click.pass_obj
 def restart_command(comm: MPI.Comm, file: Path, pictures: bool, force: bool, forces: tuple[str, ...]) -> None:
-    """Go on with a run from its checkpoint FILE, on any number of ranks, into the same output."""
+    """Go on with the run whose output, or checkpoint, is FILE, on any number of ranks."""
     from mpimbs.run.ensembles.course import ENSEMBLE
     from mpimbs.run.restart import finished, most_ranks, read_checkpoint, restart
 

@@ -159,8 +159,7 @@ class Quantity:
     @property
     def copied(self) -> bool:
         """Whether ensembles keep it, of each copy."""
-        alone = self.take is not None and self.of in (PER_BODY, PER_LOOP) and not self.integral_of
-        return alone or self.of_copies is not None
+        return self.of_copies is not None or (self.take is not None and self.of in (PER_BODY, PER_LOOP))
 
     @property
     def row(self) -> tuple[int, ...]:

@@ -112,7 +112,8 @@ class SampleTable:
         copies: int | None = None,
     ) -> None:
         self.selection = selection
-        there = {*facts, *selection.bodies} | ({"loops"} if system.loops else set())
+        keeps_loops = system.loops and (copies is None or not system.events)  # these have different ones in time
+        there = {*facts, *selection.bodies} | ({"loops"} if keeps_loops else set())
         self.quantities = [each for each in DECLARED if each.take is not None and _kept(each, there, copies is None)]
         self.rows = {each.name: selection.rows(each, system) for each in self.quantities}
         counts = {

@@ -34,7 +34,7 @@ from mpimbs.files.reading import open_hdf5
 from mpimbs.files.slices import SharedFile, Slices
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "mpimbs checkpoint 6"
+FORMAT = "mpimbs checkpoint 7"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most
 
@@ -229,6 +229,15 @@ def read_header(path: Path) -> dict[str, Any]:
         raise
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file says of itself that it is a checkpoint, good or not."""
+    try:
+        with open_hdf5(path) as file:
+            return str(file.attrs.get("format", "")).startswith(_KIND)
+    except (OSError, InputError):
+        return False
+
+
 def restart_call(path: Path, header: dict[str, Any]) -> str:
     """How a run goes on from a checkpoint, for a message."""
     how = ""
@@ -313,7 +322,7 @@ def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:
 
 def _what_else(kind: str) -> str:
     if kind in (OUTPUT_FORMAT, ENSEMBLE_FORMAT):
-        return "is the output of a run, not a checkpoint; give the file that the run has named"
+        return "is the output of a run, and no checkpoint stands beside it; give the file that the run has named"
     if kind.startswith(_KIND):
         return f"has the format '{kind}', and this version reads '{FORMAT}'; use the version that wrote it"
     return "is no checkpoint of mpimbs"

@@ -57,8 +57,8 @@ class Sampled:
     motion is on another rank. Poses follow from q, tension and moment from loads.
 
     A row is a sample. Of an ensemble the next axis is that of the copies, NaN of one behind the time at which it
-    failed. Where events change the structure, `q`, `u` and what loops have are tuples of arrays, one for each
-    structure; all else has one row for each sample throughout.
+    failed, and of coordinates of a joint that an event has cut. Where events change the structure of a run, `q`, `u`
+    and what loops have are tuples of arrays, one for each structure; all else has one row for each sample throughout.
 
     Arrays are shared by all that is made of them: numpy refuses to write into them; copy them to change numbers.
     """

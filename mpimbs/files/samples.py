@@ -52,7 +52,8 @@ class Samples:
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
         """Take a sample: this rank's blocks of it, and what all ranks have, by quantity."""
-        whole = common | {name: gather(np.ravel(own[name])) for name, gather in self._gathers.items()}
+        alone = self._comm.size == 1  # of one rank blocks are the whole
+        whole = common | (own if alone else {name: gather(own[name].ravel()) for name, gather in self._gathers.items()})
         if self._comm.rank == 0:
             for name, shape in self._shapes.items():
                 self._rows[name].append(np.array(whole[name], np.float64).reshape(shape))

@@ -6,18 +6,20 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import absolute_path
-from mpimbs.files.checkpoint import Kept, read_header, restart_call
+from mpimbs.files.checkpoint import Kept, is_checkpoint, read_header, restart_call
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
 from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.run.ensembles.course import ENSEMBLE
 from mpimbs.run.ensembles.ensemble import go_on
+from mpimbs.run.keeper import place_of
 from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, Result, result_of
 from mpimbs.run.simulation import Simulation
@@ -28,14 +30,22 @@ from mpimbs.stepping.settings import Checkpoints
 def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
     """Read a checkpoint's header on rank 0, after a check of all of the file, and give it to all ranks.
 
+    Of an output that is given the checkpoint is read that stands beside it, where there is one.
+
     Raises
     ------
     InputError
         On all ranks; see `checkpoint.read_header`.
     """
     place = together(comm, lambda: as_path("the checkpoint", file))
-    header = comm.bcast(on_root(comm, lambda: read_header(place)))
-    return Kept(together(comm, lambda: absolute_path(place)), header)
+
+    def read() -> tuple[Path, dict[str, Any]]:
+        beside = place_of(Checkpoints(), place)
+        found = beside if beside.exists() and not is_checkpoint(place) else place
+        return found, read_header(found)
+
+    found, header = comm.bcast(on_root(comm, read))
+    return Kept(together(comm, lambda: absolute_path(found)), header)
 
 
 def restart(
@@ -57,7 +67,8 @@ def restart(
     Parameters
     ----------
     file : path or Kept
-        The checkpoint. Its output is expected where it was, seen from there.
+        The output, whose checkpoint stands beside it, or the checkpoint itself. The one is expected where it was, seen
+        from the other.
     comm : MPI.Comm, optional
         This process alone by default; any number of ranks, of a coupling with cuts of its own one more than these at
         the most.

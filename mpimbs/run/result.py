@@ -264,12 +264,15 @@ class EnsembleResult(Outcome):
         By name the copies that failed: at which time (s), and why.
     witness : dict
         As of `Result`, of all copies together, whose names stand before the bodies'; of how many copies (`copies`).
+    events : dict of str to list of dict
+        By name of the copies that had any; as of `Result`.
     """
 
     copies: int = 0
     lanes: int = 1
     failed: dict[str, tuple[float, str]] = field(default_factory=dict)
     witness: dict[str, Any] = field(default_factory=dict)
+    events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
@@ -297,6 +300,9 @@ class EnsembleResult(Outcome):
         lines = [self._begin_of_summary(f"{self.copies} copies {how}, ")]
         if self.witness:
             lines.append(witness_told(self.witness))
+        if self.events:
+            count = sum(map(len, self.events.values()))
+            lines.append(f"{count} events in {len(self.events)} of {self.copies} copies")
         for name, (t, reason) in list(self.failed.items())[:_MOST_TOLD]:
             lines.append(f"copy {name} failed at t = {t:.6g} s: {reason}")
         if len(self.failed) > _MOST_TOLD:

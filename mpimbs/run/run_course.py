@@ -1,53 +1,44 @@
-"""A run from end to end: integrate, sample, write, watch, change its structure, keep, summarise."""
+"""A run from end to end: a trajectory with its output, checkpoints and account."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.errors import InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
-from mpimbs.coupling import solver_for
-from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
-from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept
 from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
 from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.files.samples import Samples
-from mpimbs.forces.motions import check_covered
-from mpimbs.model import Event, System
+from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper
-from mpimbs.run.recorder import Recorder, Store
+from mpimbs.run.recorder import Store
 from mpimbs.run.result import Result
-from mpimbs.run.run_events import TOGETHER, EventsState, RunEvents
+from mpimbs.run.run_events import TOGETHER, EventsState
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
 from mpimbs.run.signals import Signals
-from mpimbs.run.state import State, check_speeds, check_system
-from mpimbs.run.structure_change import go_over, held_over
-from mpimbs.run.witness import Witness
+from mpimbs.run.state import State, check_system
+from mpimbs.run.trajectory import Known, Trajectory
 from mpimbs.stepping.integrator import Integrator
-from mpimbs.stepping.integrators import check_petsc_options, make_integrator
+from mpimbs.stepping.integrators import check_petsc_options
 from mpimbs.stepping.schemes import renamed_told
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
-from mpimbs.stepping.step_memory import StepMemory
 
 Floats = npt.NDArray[np.float64]
 
 
-class Run:
+class Run(Trajectory):
     """One simulation, from its beginning or from a checkpoint; all ranks make it together and call.
 
     Parameters
@@ -70,8 +61,6 @@ class Run:
     outcome : Result or None
         Of a run that has ended.
     files : RunFiles
-    whole : bool
-        Whether the vectors of this rank are those of the whole system, in the model's order.
     """
 
     def __init__(
@@ -85,44 +74,23 @@ class Run:
         kept: Kept | None = None,
         state: State | None = None,
     ) -> None:
-        began = time.perf_counter()
-        self._comm, self._kept, self._state = comm, kept, state
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
-        self._times, self._selection = settings.sample_times(), settings.selection(system)
-        together(comm, lambda: check_covered(system, self._times.t_end if np.isfinite(self._times.t_end) else 0.0))
-        self._solver = solver_for(settings.coupling, settings.solver, None if settings.dt else settings.rtol)
-        self._events = together(comm, lambda: RunEvents(system, self._times.t_end))
-        together(comm, lambda: self._events.check_coupling(settings, self._solver))
-        self._asked, self._totals = settings, RunTotals()
-        if kept is not None:
-            known = kept.header["state"]
-            self._totals = made_again(RunTotals, known["totals"], {})
-            if known["events"] is not None:
-                self._events.go_on(made_again(EventsState, known["events"], {}))
-                self._asked = SimulationSettings.of(known["asked"])
-        self._segment = segment = self._events.segment(comm, settings, self._solver)
-        self._check_integrator()
-        self._first = self._initial() if kept is None else None
+        self._kept = kept
+        self.outcome: Result | None = None
+        super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
-        self._memory = RunMemory(system, segment.dynamics, segment.settings, self.files)
+        self._changed()
         with self.files.setting_up():
-            self._recorder = self._make_recorder(self._open)
-            segment.compile()
+            self._set_up()
             files, going_on = self.files, lambda: self._memory.going_on()  # which events make anew
             self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self.save, going_on)
-        self._made = time.perf_counter()
-        self._seconds = {"set-up": self._made - began - segment.compiling, "compile": segment.compiling}
-        self._held: Floats | None = None  # [nu] of the whole system
-        self._next = 0.0  # s: time of the next sample
-        self._stepper: Integrator | None = None
-        self.outcome: Result | None = None
 
-    def _check_integrator(self) -> None:
+    def _check(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
         comm, settings, solves = self._comm, self._asked, self._segment.constraints is not None
         replaced = together(comm, lambda: check_petsc_options(settings.integrator, settings.accuracy, solves))
-        together(comm, lambda: check_speeds(self._segment.dynamics.subchain))
+        super()._check()
         if comm.rank != 0:
             return
         if self._kept is None and (told := renamed_told(settings.integrator)):
@@ -130,16 +98,6 @@ class Run:
         if replaced:
             told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
             print(told, file=sys.stderr, flush=True)
-
-    def _make_recorder(self, keep: Callable[[dict[str, int]], Store]) -> Recorder:
-        segment, dynamics = self._segment, self._segment.dynamics
-        self._separated = separated = segment.separated_loads()
-        witness = None if self._asked.no_witness else Witness(dynamics)
-        facts = ("witness",) * (witness is not None) + ("iterative",) * (separated is not None)
-        unknowns = 0 if separated is None else len(separated.bodies)
-        self._table = SampleTable(dynamics.system, self._selection, facts, unknowns)
-        given = segment.constraints, segment.projection, witness
-        return Recorder(dynamics, self._table, self._asked.extremes, *given, keep)
 
     def _open(self, widths: dict[str, int]) -> Store:
         """Begin the output, or go on with it."""
@@ -157,29 +115,46 @@ class Run:
             self._totals.rows(count),
         )
 
+    def _open_segment(self, widths: dict[str, int]) -> Store:
+        """Go on with the output, for another structure."""
+        given = self._segment.dynamics.system, self._events.now, self._events.happened[-1]["time"], self._table
+        left = self._times.count - self._totals.begins[-1]
+        more = self._asked.extremes, self._separated, left
+
+        def begin(file: OutputFile) -> None:
+            number = len(self._totals.begins) - 1
+            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *more))
+
+        return self._recorder.store.next(widths, self._table.shapes, begin)
+
+    def _recall(self) -> RunState:
+        return self._memory.recall()
+
+    def _asks(self) -> int:
+        return self._keeper.asked()
+
+    def _most_steps(self, stepper: Integrator) -> int:
+        return self._keeper.steps_left(stepper.steps)
+
+    def _after_step(self, stepper: Integrator) -> None:
+        self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
+
+    def _changed(self) -> None:
+        self._memory = RunMemory(self._events.system, self.dynamics, self._segment.settings, self.files)
+        if self._stepper is not None:
+            self._keeper.seconds = 0.0
+
+    @property
+    def _saving(self) -> float:
+        return self._keeper.seconds
+
     def begin(self) -> None:
         """Take the first sample, or go on where the checkpoint has it; all ranks call."""
         try:
-            self._begin()
+            super().begin()
         except SimulationError as stopped:
             self.end(stopped)
         self._keeper.begin(self.stepper.steps)
-
-    @property
-    def dynamics(self) -> Dynamics:
-        """Of the system as it holds together now."""
-        return self._segment.dynamics
-
-    @property
-    def starting(self) -> bool:
-        """Whether nothing integrates yet."""
-        return self._stepper is None
-
-    @property
-    def stepper(self) -> Integrator:
-        """What integrates now."""
-        assert self._stepper is not None  # `begin` has made it
-        return self._stepper
 
     def quantity(self, quantity: Quantity) -> Floats:
         """Give what a sample of now would have of a quantity, of the whole system; all ranks call."""
@@ -215,7 +190,7 @@ class Run:
         goal, stepper = (1.0 - TOGETHER) * t, self.stepper
         try:
             while stepper.time < goal and not self.ended:
-                stepper = self._step_towards(t)
+                stepper = self.step_towards(t)
         except SimulationError as stopped:
             self.end(stopped)
 
@@ -225,14 +200,9 @@ class Run:
         Of an integrator that knows no states between the ends of its steps, not beyond a sample.
         """
         try:
-            self._step_towards(np.inf, several)
+            self.step_towards(np.inf, several)
         except SimulationError as stopped:
             self.end(stopped)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the end is reached: the last sample is taken."""
-        return self._recorder.count >= self._times.count
 
     def result(self, status: str) -> Result:
         """What is known of the run so far; all ranks call."""
@@ -287,156 +257,15 @@ class Run:
             raise error
         return result
 
-    def _begin(self) -> None:
-        """Make the integrator, and take the first sample; or go on where the checkpoint has it."""
-        began, evaluating = time.perf_counter(), sum(self._segment.seconds().values())
-        if self._kept is None:
-            assert self._first is not None
-            self._stepper = self._integrator(*self._first)
-            spent = time.perf_counter() - began + evaluating - sum(self._segment.seconds().values())
-            self._seconds["set-up"], self._made = self._seconds["set-up"] + spent, self._made + spent
-            self._events.watch(self.dynamics, self._stepper)
-            self._recorder.begin(self._stepper)
-            self._recorder.watch(self._stepper)
-            self._record(0.0)
-            return
-        state = self._memory.recall()
-        if state.u_held is not None:
-            self._held = self.dynamics.gather_u.everywhere(state.u_held)
-        self._recorder.go_on(state.recorder)
-        self._next = self._times.at(self._recorder.count)
-        self._stepper = self._integrator(state.q, state.u, state.steps)
-        self._recorder.begin(self._stepper)
-        if state.events is not None:
-            self._events.watch(self.dynamics, self._stepper, signs=state.events.signs)
-        self.dynamics.evaluations = state.evaluations
-
-    def _record(self, t: float) -> None:
-        """Take the sample of a time (s), which is reached, or was in the last step."""
-        self._recorder.record(t, self.stepper.at(t), self._recorder.count + 1 >= self._times.count)
-        self._next = self._times.at(self._recorder.count)
-
-    def _initial(self) -> tuple[Floats, Floats]:
-        """This rank's part of the state to begin with, its loops closed."""
-        dynamics, state, projection = self._segment.dynamics, self._state, self._segment.projection
-        if state is None:
-            q, u = dynamics.subchain.q, dynamics.subchain.u
-        else:
-            q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
-        q, u = dynamics.followed(0.0, q, u)
-        return (q, u) if projection is None else projection.begin(q, u)
-
-    def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
-        segment, settings = self._segment, self._asked
-        self._own_forces = part = segment.dynamics.gather_u.part
-        self.whole = self._comm.size == 1 and isinstance(part, slice)
-        probed = segment.constraints is None  # whose solutions go on from each other
-        return make_integrator(
-            segment.dynamics, q, u, settings.integrator, settings.accuracy, memory=memory, asked=self._keeper.asked,
-            probed=probed, projection=segment.projection, tension=settings.tension,
-            held=None if self._held is None else self._held[part].copy(),
-        )  # fmt: skip
-
-    def _step_towards(self, t: float, several: bool = True) -> Integrator:
-        """Take one step or several, not beyond a time (s), and what follows: samples, events, checkpoints; give what
-        integrates."""
-        stepper, sample = self.stepper, self._next
-        target = min(t, self._times.t_end) if stepper.between else sample if sample <= (1.0 + TOGETHER) * t else t
-        events = self._events
-        goal = events.next_goal(target) if events.any else target
-        alone = not several or events.watching or self._recorder.watches
-        most = 1 if alone else self._keeper.steps_left(stepper.steps)
-        there = stepper.step_towards(goal, (1.0 - TOGETHER) * sample, most)
-        happening, passed = events.happening(stepper) if events.any else ([], [])
-        self._recorder.watch(stepper)
-        if stepper.between:
-            while self._next <= (1.0 + TOGETHER) * stepper.time and not self.ended:
-                self._record(self._next)
-        elif there and goal == sample == stepper.time:
-            self._record(sample)
-        if not self.ended:
-            if happening:
-                stepper = self._change(happening, passed)
-            self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
-        return stepper
-
-    def _change(self, happening: list[Event], passed: list[int]) -> Integrator:
-        """Go on with another structure."""
-        before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
-        spent, began, now = self._spent(), time.perf_counter(), stepper.time
-        energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
-        after = None
-        try:
-            events.keep(before.dynamics, stepper.q, stepper.u, happening)
-            after = events.segment(self._comm, self._asked, self._solver)
-            q, u, moved = go_over(before.dynamics, after, stepper.q, stepper.u, happening)
-            if self._comm.allreduce(not (np.isfinite(q).all() and np.isfinite(u).all()), MPI.LOR):
-                raise SimulationError(
-                    "the state behind it is no longer finite; likely cause: a load that grows without bound"
-                )
-        except (InputError, SimulationError) as error:  # an InputError: what holds now can't be, as a whole
-            if after is not None:
-                after.dynamics.close()
-            told = " and ".join(event.told for event in happening)
-            raise SimulationError(f"t = {now:g} s, event ({told}): {error}") from None
-        lost = float(energy - after.dynamics.energy_and_momentum(q, u)[:2].sum())
-        recorder.keep_extremes()
-        events.note(now, happening, lost, moved)
-        self._totals.take(before, recorder, now, spent)
-        memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.evaluations
-        work = stepper.total_work() - lost
-        self._segment = after
-        if self._held is not None:
-            self._held = held_over(before.dynamics.system, after.dynamics.system, self._held, happening)
-        stepper.close()
-        after.dynamics.evaluations = evaluations
-        self._memory = RunMemory(events.system, after.dynamics, after.settings, self.files)
-        self._recorder = self._make_recorder(self._open_segment)
-        self._recorder.follow(recorder, work)
-        before.dynamics.close()
-        after.compile()
-        self._stepper = stepper = self._integrator(q, u, memory.of_another(work=[], projection=self._totals.loops))
-        stepper.requests = requests
-        self._recorder.begin(stepper)
-        events.watch(after.dynamics, stepper, passed)
-        self._made = time.perf_counter()
-        self._seconds = {"events": self._made - began - after.compiling, "compile": after.compiling}
-        self._keeper.seconds = 0.0
-        return stepper
-
-    def _open_segment(self, widths: dict[str, int]) -> Store:
-        """Go on with the output, for another structure."""
-        given = self._segment.dynamics.system, self._events.now, self._events.happened[-1]["time"], self._table
-        left = self._times.count - self._totals.begins[-1]
-        more = self._asked.extremes, self._separated, left
-
-        def begin(file: OutputFile) -> None:
-            number = len(self._totals.begins) - 1
-            file.begin_segment(number, lambda group: lay_out_segment(group, *given, *more))
-
-        return self._recorder.store.next(widths, self._table.shapes, begin)
-
     def save(self) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""
-        stepper, events, segment = self.stepper, self._events, self._segment
         self._recorder.store.sync()  # its samples come first
-        solutions = self._totals.solutions_left(segment)
-        totals = replace(self._totals, seconds=self._spent(), solutions_before=solutions)
-        given = stepper.memory(), self._recorder.state, totals, segment.dynamics.evaluations
-        state = RunState(stepper.q, stepper.u, stepper.held, *given)
-        if events.any:
-            state.events, state.asked = events.state, self._asked.data()
-        return self._memory.write(state)
+        return self._memory.write(self.state())
 
-    def _spent(self) -> dict[str, float]:
-        """Wall time by phase of this rank so far, of the segments and the parts of the run before too (s)."""
-        phases = self._segment.seconds()
-        rest = time.perf_counter() - self._made - sum(phases.values())
-        rest -= self._recorder.seconds + self._keeper.seconds
-        own = {**self._seconds, **phases, "integration": rest, "output": self._recorder.seconds}
-        if (witness := self._recorder.witness) is not None:
-            own |= {"integration": rest - witness.seconds, "witness": witness.seconds}
-        if self._keeper.seconds:
-            own["checkpoints"] = self._keeper.seconds
-        before = self._totals.seconds
-        return {name: own.get(name, 0.0) + before.get(name, 0.0) for name in {**own, **before}}
+
+def _known(kept: Kept) -> Known:
+    """What a checkpoint has that is needed first."""
+    state = kept.header["state"]
+    events = None if state["events"] is None else made_again(EventsState, state["events"], {})
+    asked = None if state["asked"] is None else SimulationSettings.of(state["asked"])
+    return Known(made_again(RunTotals, state["totals"], {}), events, asked)

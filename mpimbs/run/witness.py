@@ -8,130 +8,18 @@ takes an evaluation, and sweeps without lanes that take as long as some four of 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mpi4py import MPI
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.residual import Residual, dropped_told, holds_told, lost_told
 from mpimbs.parallel.agreement import together
-from mpimbs.run.ensembles.in_turn import TurnStepper
-from mpimbs.stepping.copies_stepper import CopiesStepper
 
 Floats = npt.NDArray[np.float64]
-
-WHOLE = 100  # copies of a rank at the first sample, and at the last
-EVALUATIONS = 50_000  # evaluations of copies for each that is checked between them
-
-
-class CopiesWitness(Protocol):
-    """Checks the copies of a rank at samples."""
-
-    def take(self, t: float, whole: bool) -> None:
-        """Check the copies whose turn it is at a time (s), the first, the last or another; what is wrong ends there."""
-
-    def states(self) -> list[WitnessState]:
-        """What another one goes on from."""
-
-    def seen(self) -> tuple[Seen, int]:
-        """What was found so far, and of how many copies."""
-
-
-class LaneWitness:
-    """Checks copies that are evaluated side by side.
-
-    Parameters
-    ----------
-    stepper : CopiesStepper
-        What steps them.
-    names : sequence of str
-        What they are called.
-    known : sequence of WitnessState
-        Go on from those of others.
-    """
-
-    def __init__(self, stepper: CopiesStepper, names: Sequence[str], known: Sequence[WitnessState]) -> None:
-        self._stepper, self._names = stepper, names
-        self._seen, self._paid = Seen(), 0  # checks for which evaluations stand
-        self._asked = sum(state.due for state in known)  # in rotation
-        for state in known:
-            self._seen.join(state.seen)
-
-    def states(self) -> list[WitnessState]:
-        return [WitnessState(self._asked, deepcopy(self._seen))]
-
-    def seen(self) -> tuple[Seen, int]:
-        return self._seen, min(self._asked, len(self._names))
-
-    def take(self, t: float, whole: bool) -> None:
-        stepper, count = self._stepper, len(self._names)
-        due = stepper.evaluations * count // EVALUATIONS - self._paid
-        self._paid += due
-        asked = min(max(WHOLE if whole else 0, due), count)
-        turn = (np.arange(self._asked, self._asked + asked) % count).tolist()
-        self._asked += asked
-        chosen = [k for k in turn if not stepper.left[k]]
-        if not chosen:
-            return
-        wrong = {}
-        for k, found in stepper.copies.residuals(t, *stepper.state, chosen):
-            self._seen.take(found, t, of=self._names[k])
-            if told := found.judged(None):
-                wrong[k] = f"{told}. {TO_GO_ON}"
-        stepper.leave(wrong)
-
-
-class TurnWitness:
-    """Checks copies that are stepped one after the other; arguments as of `LaneWitness`, the states of each copy."""
-
-    def __init__(self, stepper: TurnStepper, names: Sequence[str], known: Sequence[WitnessState]) -> None:
-        self._stepper, self._names = stepper, names
-        self._dynamics = [segment.dynamics for segment in stepper.copies.segments]
-        self._own = [Witness(dynamics) for dynamics in self._dynamics]
-        for own, dynamics, state in zip(self._own, self._dynamics, known, strict=False):
-            own.due, own.seen = state.due + dynamics.evaluations, state.seen
-
-    def states(self) -> list[WitnessState]:
-        pairs = zip(self._own, self._dynamics, strict=True)
-        return [WitnessState(own.due - dynamics.evaluations, deepcopy(own.seen)) for own, dynamics in pairs]
-
-    def seen(self) -> tuple[Seen, int]:
-        found = Seen()
-        for own, name in zip(self._own, self._names, strict=True):
-            found.join(own.seen, of=name)
-        return found, sum(own.seen.checks > 0 for own in self._own)
-
-    def take(self, t: float, whole: bool) -> None:
-        for k, stepper in list(self._stepper.going()):
-            try:
-                self._own[k].take(t, *stepper.parts, stepper.held, whole)
-            except SimulationError as error:
-                self._stepper.leave({k: str(error)})
-
-
-def make_witness(
-    stepper: CopiesStepper | TurnStepper, names: Sequence[str], known: Sequence[WitnessState]
-) -> CopiesWitness:
-    """Make what checks copies; see `LaneWitness`."""
-    if isinstance(stepper, TurnStepper):
-        return TurnWitness(stepper, names, known)
-    return LaneWitness(stepper, names, known)
-
-
-def told_by_all(comm: MPI.Comm, own: CopiesWitness) -> dict[str, Any]:
-    """What the witnesses of all ranks have seen, for a result; all ranks call."""
-    found, copies = Seen(), 0
-    for seen, count in comm.allgather(own.seen()):
-        found.join(seen)
-        copies += count
-    return {**found.told(), "copies": copies}
-
 
 BETWEEN = 1000  # evaluations
 TO_GO_ON = "`no_witness=True` goes on regardless"
@@ -191,7 +79,7 @@ class WitnessState:
     Attributes
     ----------
     due : int
-        At how many evaluations the next sample is checked; of copies side by side, how many were asked for.
+        At how many evaluations the next sample is checked.
     seen : Seen
     """
 

@@ -7,8 +7,6 @@ that no step suits is left behind where it was: the others go on without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +17,7 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stage_steps import StageSteps
-from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.stepping.step_memory import RATES
 from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
@@ -28,34 +26,14 @@ ROUNDING = 1e-14  # of times
 BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tried next
 
 
-@dataclass
-class CopyMemory:
-    """The memory that the steps of a copy, or of copies side by side, leave to the next.
-
-    Attributes
-    ----------
-    sizes : StepSizes
-        Of those side by side.
-    taken : list of int
-        Of a copy by itself, its steps, rejected ones and evaluations.
-    steps : StepMemory, optional
-        Of a copy by itself, beside these and its vectors.
-    """
-
-    sizes: StepSizes = field(default_factory=StepSizes)
-    taken: list[int] = field(default_factory=list)
-    steps: StepMemory | None = None
-
-
-class EnsembleMemory(NamedTuple):
-    """The memory that the steps of a rank's copies leave to the next.
+class LanesMemory(NamedTuple):
+    """The memory that the steps of copies side by side leave to the next.
 
     Attributes
     ----------
     time : float
         Reached (s).
-    told : list of CopyMemory
-        One of all copies side by side; of others one each.
+    sizes : StepSizes
     vectors : dict of arrays [copies, n]
         Among them the states, `q` and `u`.
     left : array of bool [copies]
@@ -63,7 +41,7 @@ class EnsembleMemory(NamedTuple):
     """
 
     time: float
-    told: list[CopyMemory]
+    sizes: StepSizes
     vectors: dict[str, Floats]
     left: npt.NDArray[np.bool_]
 
@@ -79,7 +57,7 @@ class CopiesStepper:
     accuracy : Accuracy
     state : (array [copies, nq], array [copies, nu]), optional
         Where they begin, those of the models by default.
-    memory : EnsembleMemory, optional
+    memory : LanesMemory, optional
         Go on from that of other ones: on the same ranks with the same bits.
 
     Attributes
@@ -94,15 +72,13 @@ class CopiesStepper:
         Of adaptive steps.
     """
 
-    at_samples_alone = True  # what it gives by `memory`: elsewhere other ranks are at other times
-
     def __init__(
         self,
         copies: SideBySide,
         integrator: str,
         accuracy: Accuracy,
         state: tuple[Floats, Floats] | None = None,
-        memory: EnsembleMemory | None = None,
+        memory: LanesMemory | None = None,
     ) -> None:
         self.copies, self._accuracy, self._fixed = copies, accuracy, accuracy.dt is not None
         if memory is not None:
@@ -119,7 +95,7 @@ class CopiesStepper:
         self.failed: dict[int, tuple[float, str]] = {}
         self._trouble: dict[int, str] = {}  # of functions, in the step
         self.steps = self.rejected = self.evaluations = 0
-        self.sizes = StepSizes() if memory is None else memory.told[0].sizes  # of rank 0, which tells of them
+        self.sizes = StepSizes() if memory is None else memory.sizes
         self._room = np.empty_like(whole)
         if memory is not None:
             self._give_up(memory.left)
@@ -183,8 +159,8 @@ class CopiesStepper:
         _, q, u = self._steps.state
         return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
-    def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
-        """What the next step takes from those before it: `told` and `vectors` of `EnsembleMemory`."""
+    def vectors(self) -> dict[str, Floats]:
+        """What the next step takes from those before it, as `LanesMemory` has it."""
         count, (q, u) = self.copies.count, self.state
         error = self._steps.numbers[m.ERROR_BEFORE]
         vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size), "error": np.full((count, 1), error)}
@@ -192,10 +168,9 @@ class CopiesStepper:
         if rates is None:
             rates = np.full(q.size + u.size, np.nan)
         parts = rates[: self._end], rates[self._end :]
-        vectors |= {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
-        return [CopyMemory(deepcopy(self.sizes))], vectors
+        return vectors | {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
 
-    def _smallest(self, memory: EnsembleMemory) -> float:
+    def _smallest(self, memory: LanesMemory) -> float:
         """The smallest of the steps (s) that copies would take, which may come from several ranks."""
         return float(np.min(memory.vectors["step"][:, 0], initial=np.inf, where=~memory.left))
 

@@ -112,7 +112,7 @@ ANEW: dict[str, tuple[str, dict[str, Any]]] = {
 def test_a_restart_of_a_complete_run_gives_its_motion(comm: MPI.Comm, folder: Path) -> None:
     output = folder / "out.h5"
     run = simulate("chain:6", T_END, comm, output=output, checkpoints=Checkpoints(steps=6), **ADAPTIVE)
-    again = restart(folder / "out.checkpoint.h5", comm)
+    again = restart(output, comm)  # its checkpoint stands beside it
     assert replace(again, seconds={}) == replace(run, seconds={})
     if comm.rank == 0:
         assert np.array_equal(again.q, run.q) and np.array_equal(again.body("link2").q, run.body("link2").q)
@@ -139,7 +139,13 @@ def test_a_run_that_can_not_begin_leaves_all_that_there_was(
     comm.Barrier()
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     comm.Barrier()
-    assert restart(folder / "out.checkpoint.h5", comm).status == "complete"
+    assert restart(output, comm).status == "complete"  # of which there is no more than a part
+    comm.Barrier()
+    if comm.rank == 0:
+        (folder / "out.checkpoint.h5").unlink()
+    comm.Barrier()
+    with pytest.raises(InputError, match=r"out\.h5: is the output of a run, and no checkpoint stands beside it"):
+        restart(output, comm)
 
 
 def interrupt(

@@ -200,7 +200,7 @@ def test_a_damaged_file_is_found_at_once(comm: MPI.Comm, path: Path) -> None:
     assert process.returncode == -signal.SIGKILL and lock_of(path).exists()
     with open_output(path) as file:
         assert len(file["time"]) > 2
-    with pytest.raises(InputError, match=r"out\.h5\.part: is the output of a run, not a checkpoint"):
+    with pytest.raises(InputError, match=r"out\.h5\.part: is the output of a run, and no checkpoint stands"):
         restart(part_of(path))
     with part_of(path).open("r+b") as raw:
         places = [found.start() for found in re.finditer(b"EAHD", raw.read())]

@@ -30,7 +30,12 @@ def contents(path: Path) -> dict[str, Any]:
 def differing(a: Path, b: Path) -> list[str]:
     """Names of what is not the same, bit by bit, in two output files."""
     ours, theirs = contents(a), contents(b)
-    return [name for name in ours | theirs if not np.array_equal(ours.get(name), theirs.get(name))]
+    return [name for name in ours | theirs if not _same(ours.get(name), theirs.get(name))]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two arrays, or other things, are the same; what is not a number as well."""
+    return np.array_equal(one, other, equal_nan=getattr(one, "dtype", None) == np.float64)
 
 
 @contextmanager

@@ -9,12 +9,11 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs import Batch, InputError, InterruptionError, Joint, Result, System, system_from
+from mpimbs import Batch, InputError, InterruptionError, Joint, System, load, simulate, system_from
 from mpimbs.dynamics import Dynamics
-from mpimbs.run.ensembles.in_turn import TurnStepper
 from mpimbs.run.restart import restart
-from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.settings import Checkpoints
+from run.event_systems import floating
 from run.interruptions import differing, disturbed
 
 COPIES = 4
@@ -49,11 +48,22 @@ def stiff(k: int) -> System:
     return system
 
 
+def severed(k: int) -> System:
+    """A chain that is cut at a time of its own, and caught again where a function says so."""
+    system = floating(6, damping=0.2 * k)
+    where: dict[str, Any] = {"positions": ((0.2, 0, 0), (0, 0, 0)), "active": False}
+    system.add_loop(name="again", type="spherical", bodies=("b2", "b3"), **where)
+    system.add_event(time=0.02 + 0.01 * k, cut="b3")
+    system.add_event(when=lambda t, motion: t - 0.085 - 0.003 * k, bodies="b0", connect="again", gap="close")
+    return system
+
+
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loops": (linkage, {}),
     "motions": (driven, {"poses": True}),
     "rosenbrock": (stiff, {"integrator": "rosenbrock"}),
     "petsc:bdf": (stiff, {"integrator": "petsc:bdf"}),
+    "events": (severed, {"sample": "q,u,pose,load,power,joint_work"}),
     "loops, fixed steps": (linkage, {"integrator": "rk4", "dt": 0.01, "rtol": None, "atol": None}),
 }
 
@@ -64,16 +74,10 @@ def case_of(name: str) -> tuple[list[System], dict[str, Any]]:
     return [make(k) for k in range(COPIES)], settings
 
 
-def to_samples(system: System, t_end: float, settings: dict[str, Any]) -> Result:
-    """Simulate, with steps that end at samples, as those of ensembles do."""
-    with Simulation(system, t_end=t_end, **settings) as simulation:
-        for k in range(1, round(t_end / settings["every"]) + 1):
-            simulation.advance(k * settings["every"])
-    return simulation.result
-
-
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "petsc:bdf" else n for n in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n == "petsc:bdf" else n for n in CASES if n != "events"]
+)
 def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     systems, settings = case_of(name)
     settings["sample"] = "q,u,load,power"
@@ -84,7 +88,7 @@ def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     kept = ["q", "u", "energy", "loads", "power", *(["poses"] if "poses" in settings else [])]
     kept += ["loop_violation", "loop_loads"] if systems[0].loops else []
     found = comm.bcast([getattr(result, name) for name in kept] if comm.rank == 0 else None)
-    own = [to_samples(systems[k], 0.12, settings) for k in range(batch.first, batch.last)]
+    own = [simulate(systems[k], 0.12, **settings) for k in range(batch.first, batch.last)]
     for k, alone in enumerate(own, batch.first):
         expected = [getattr(alone, name) for name in kept]
         for values, like in zip(found, expected, strict=True):
@@ -109,12 +113,13 @@ def test_copies_that_fail(comm: MPI.Comm) -> None:
     systems[3] = far
     result = Batch(systems, comm=comm).simulate(0.12, **settings)
     assert result.status == "complete" and list(result.failed) == ["1", "3"]
-    assert 0.03 < result.failed["1"][0] <= 0.05 and "ValueError('torn')" in result.failed["1"][1]
+    assert 0.0 < result.failed["1"][0] <= 0.05 and "ValueError('torn')" in result.failed["1"][1]
     assert result.failed["3"][0] == 0.0 and "far" in result.failed["3"][1]
     if comm.rank == 0:
         assert result.q is not None and clean.q is not None
         assert np.array_equal(result.q[:, [0, 2]], clean.q[:, [0, 2]])
-        assert np.isnan(result.q[:, [1, 3], 0]).sum(axis=0).tolist() == [2, 3]
+        later = np.flatnonzero(result.t > result.failed["1"][0]).size
+        assert np.isnan(result.q[:, [1, 3], 0]).sum(axis=0).tolist() == [later, 4] and later < 4
 
 
 def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +145,65 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
         assert np.array_equal(result.q[:, [0, 1, 3]], clean.q[:, [0, 1, 3]])
 
 
+def test_events_of_copies(comm: MPI.Comm, tmp_path: Path) -> None:
+    """At each one's own times, bit by bit as alone; a joint that is cut has no coordinates from then on."""
+    systems, settings = case_of("events")
+    output = comm.bcast(tmp_path) / "out.h5"
+    batch = Batch(systems, comm=comm)
+    kept = batch.simulate(0.12, **settings)
+    result = batch.simulate(0.12, output=output, **settings)
+    assert result.status == "complete" and not result.failed and f"8 events in {COPIES} of 4 copies" in result.summary()
+    names = ("energy", "poses", "loads", "power", "joint_work")
+    found = comm.bcast({name: getattr(result, name) for name in names} if comm.rank == 0 else None)
+    bodies = comm.bcast({name: result.body(name) for name in ("b0", "b3", "b5")} if comm.rank == 0 else None)
+    for k in range(batch.first, batch.last):
+        own = simulate(systems[k], 0.12, **settings)
+        assert [event["time"] for event in own.events] == [0.02 + 0.01 * k, pytest.approx(0.085 + 0.003 * k)]
+        assert result.events[str(k)] == own.events and all(
+            np.array_equal(found[n][:, k], getattr(own, n)) for n in names
+        )
+        for name, history in bodies.items():
+            size = history.q.shape[-1]
+            parts = [q if q.shape[1] == size else np.full((len(q), size), np.nan) for q in own.body(name).q]
+            assert np.array_equal(history.q[:, k], np.concatenate(parts), equal_nan=True), name
+    if comm.rank == 0:
+        again = load(output)
+        assert again.events == result.events == kept.events
+        for name in ("q", "u", *names):
+            assert np.array_equal(getattr(again, name), getattr(kept, name), equal_nan=True), name
+        late = again.t > 0.05
+        assert np.isnan(again.body("b3").q[late]).all() and np.isfinite(again["1"].body("b3").position).all()
+
+
+def test_events_that_cannot_be(comm: MPI.Comm) -> None:
+    """Refused before anything is computed, or where the copy has got to, which is left behind."""
+    systems = [severed(k) for k in range(COPIES)]
+    systems[2].add_event(when="nowhere:at_all", bodies="b0", cut="b1")
+    with pytest.raises(InputError, match=r"copy 2: .*nowhere"):
+        Batch(systems, comm=comm).simulate(0.12, **SETTINGS)
+    systems = [severed(k) for k in range(COPIES)]
+    systems[1].add_event(time=0.06, connect="again")
+    result = Batch(systems, comm=comm).simulate(0.12, **SETTINGS)
+    assert list(result.failed) == ["1"] and result.failed["1"][0] == 0.06
+    assert "whose ends are" in result.failed["1"][1] and len(result.events["1"]) == 1
+
+
+def test_work_of_joints_of_copies_that_lanes_would_carry(comm: MPI.Comm) -> None:
+    """Quantities that are summed over steps are those of each copy's own simulation, bit by bit."""
+    batch = Batch("rope:3", COPIES, comm)
+    speeds = np.outer(np.arange(COPIES), np.ones(batch.nu))
+    asked = {**SETTINGS, "sample": "q,joint_work,power"}
+    result = batch.simulate(0.12, state=(batch.q[0], speeds), **asked)
+    assert result.lanes == 1 and not result.failed
+    found = comm.bcast((result.q, result.joint_work) if comm.rank == 0 else None)
+    for k in range(batch.first, batch.last):
+        own = simulate("rope:3", 0.12, state=(batch.q[0], speeds[k]), **asked)
+        assert np.array_equal(found[0][:, k], own.q) and np.array_equal(found[1][:, k], own.joint_work)
+    parallel_assert(bool(found[1][-1].any()) or comm.rank > 0, "work was done", comm)
+
+
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("name", ["loops", "rosenbrock"])
+@pytest.mark.parametrize("name", ["loops", "rosenbrock", "events"])
 def test_a_restart_gives_the_same_bits(
     comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -150,7 +212,7 @@ def test_a_restart_gives_the_same_bits(
     systems, settings = case_of(name)
     batch = Batch(systems, comm=comm)
     batch.simulate(0.12, output=folder / "whole.h5", checkpoints=Checkpoints(steps=10**6), **settings)
-    stop = disturbed(comm, monkeypatch, 4, lambda: signal.raise_signal(signal.SIGTERM), TurnStepper)
+    stop = disturbed(comm, monkeypatch, 4, lambda: signal.raise_signal(signal.SIGTERM))
     with stop, pytest.raises(InterruptionError, match=r"SIGTERM at t = .*go on with"):
         batch.simulate(0.12, output=folder / "out.h5", signals=True, **settings)
     with pytest.raises(InputError, match="has forces that are functions"):

@@ -16,7 +16,7 @@ from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.residual import EXACT
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.kernels.lanes import native_width
-from mpimbs.run import witness
+from mpimbs.run.ensembles import in_lanes
 from mpimbs.run.restart import restart
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.copies_stepper import CopiesStepper
@@ -139,8 +139,8 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 
 def test_copies_are_checked_in_rotation(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many some at the first and the last sample, others between them for so many evaluations."""
-    monkeypatch.setattr(witness, "WHOLE", 2)
-    monkeypatch.setattr(witness, "EVALUATIONS", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
+    monkeypatch.setattr(in_lanes, "WHOLE", 2)
+    monkeypatch.setattr(in_lanes, "EVALUATIONS", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
     result = Batch.of_parameters(ropes(), parameters(8), comm).simulate(0.2, **FIXED)
     assert result.witness["checks"] == (2 + 3 + 2) * comm.size and result.witness["copies"] == min(8, 7 * comm.size)
 
@@ -260,7 +260,6 @@ def test_states_and_samples(comm: MPI.Comm) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"t_end": None}, "`t_end` is missing"),
     "integrator": ({"integrator": "ra34"}, "integrator 'ra34'"),
-    "integrals": ({"sample": "q,joint_work"}, "joint_work: not kept of ensembles"),
     "coupling": ({"coupling": "dca"}, "`coupling` is not for ensembles"),
     "misspelt": ({"rtoll": 1.0}, "rtoll"),
     "checkpoints": ({"checkpoints": Checkpoints(steps=3)}, "a checkpoint continues an output file"),
@@ -272,13 +271,6 @@ def test_refusals(comm: MPI.Comm, case: str) -> None:
     settings, words = REFUSED[case]
     with pytest.raises(InputError, match=words):
         Batch("chain:3", COPIES, comm).simulate(**({"t_end": 0.1} | settings))
-
-
-def test_events_are_refused(comm: MPI.Comm) -> None:
-    system = system_from("chain:3")
-    system.add_event(time=0.1, cut=["link3"])
-    with pytest.raises(InputError, match="copy 0: has events"):
-        Batch(system, COPIES, comm).simulate(0.1)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

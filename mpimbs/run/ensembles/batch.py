@@ -241,9 +241,10 @@ class Batch:
         """Simulate all copies; all ranks call together.
 
         Side by side, each rank takes one step for all of its copies, which the most demanding one sets: each has the
-        tolerance that it would have alone. Where copies close loops or follow given motions, or the integrator is
-        implicit, each takes steps of its own, one after the other on its rank. A copy that fails is left behind, with
-        NaN from then on, and the others go on.
+        tolerance that it would have alone. Where copies close loops, follow given motions or have events, where the
+        integrator is implicit or PETSc's, or samples have `joint_work`, each takes steps of its own, one after the
+        other on its rank. A copy that fails is left behind, with NaN from then on, and the others go on; the
+        coordinates of a joint that an event cuts are NaN from then on, too.
 
         Parameters
         ----------

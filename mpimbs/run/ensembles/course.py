@@ -1,6 +1,7 @@
 """An ensemble from end to end: its copies are stepped, each rank's for themselves, and meet at the samples.
 
-They are stepped side by side in lanes where these carry them, else one after the other.
+They are stepped side by side in lanes where these carry them, and what is asked for can be had there, else one after
+the other.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,8 +23,7 @@ from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
-from mpimbs.dynamics.instants import StateAt
-from mpimbs.dynamics.quantities import PER_BODY, Quantity
+from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
 from mpimbs.files.motion import Motion
@@ -31,24 +31,25 @@ from mpimbs.files.output import OutputError, OutputFile
 from mpimbs.files.output_layout import lay_out
 from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import System
 from mpimbs.parallel.agreement import first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
-from mpimbs.run.ensembles.in_turn import COUNTS, CopiesInTurn, TurnStepper
+from mpimbs.run.ensembles.in_lanes import CopiesInLanes
+from mpimbs.run.ensembles.in_turn import RUNS, CopiesInTurn, CopiesMemory, numbers_told
 from mpimbs.run.ensembles.rounds import Rounds
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult
 from mpimbs.run.run_files import RunFiles
+from mpimbs.run.run_segment import RunSegment
 from mpimbs.run.signals import CHECKPOINT, STOP, Signals
-from mpimbs.run.witness import CopiesWitness, WitnessState, make_witness, told_by_all
-from mpimbs.stepping.copies_stepper import CopiesStepper, CopyMemory, EnsembleMemory
+from mpimbs.run.witness import Seen
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from mpimbs.stepping.stage_steps import compile_steps
 
 Floats = npt.NDArray[np.float64]
 UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
+COUNTS = ("steps", "rejected", "evaluations")
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
@@ -62,8 +63,8 @@ class EnsembleState(NamedTuple):
     totals : dict
         What the ensemble had taken.
     failed : dict of int to (float, str)
-    told, witness : list
-        Of this rank's copies, and in a file of all; see `EnsembleMemory` and `CopiesWitness`.
+    told : list
+        Of this rank's copies, and in a file of all; see `CopiesMemory`.
     vectors : dict of arrays
         Of this rank's copies, flat.
     """
@@ -71,8 +72,7 @@ class EnsembleState(NamedTuple):
     time: float
     totals: dict[str, Any]
     failed: dict[int, tuple[float, str]]
-    told: list[CopyMemory]
-    witness: list[WitnessState]
+    told: list[Any]
     vectors: dict[str, Floats]
 
     @property
@@ -114,96 +114,95 @@ class EnsembleRun:
         self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
         self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
         own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
-        self._copies = self._make(own)
+        self._own = own
+        self._lanes = self._side_by_side()
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         table = self._table = SampleTable(members.systems[0], self._selection, copies=members.count)
         of_copies = [each.name for each in table.quantities if each.copied]
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
-        self._known: list[WitnessState] = []
         self._before: dict[str, Any] = {}
         with self._files.setting_up():
             self._store = self._files.open(
                 self._begin_file,
-                {name: self._copies.count * math.prod(table.shapes[name][1:]) for name in of_copies},
+                {name: (self._last - self._first) * math.prod(table.shapes[name][1:]) for name in of_copies},
                 table.shapes,
                 [self._count],
             )
             compiling = time.perf_counter()
             first_on_node(comm, self._compile)
             compiled = time.perf_counter()
-            self._stepper = together(comm, self._begin)
-            self._witness = None if settings.no_witness else self._begin_witness()
+            self._copies: CopiesInLanes | CopiesInTurn = together(comm, self._begin)
             self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
         now = time.perf_counter()
         self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
-        phases = ("integration", *(() if settings.no_witness else ("witness",)), "waiting", "output")
+        checks = self._lanes is not None and not settings.no_witness  # others are checked as they are stepped
+        phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")
         self._seconds |= dict.fromkeys(phases, 0.0)
         self._rounds, self._due = Rounds(comm), 0
         self._remembered = self._remember()
 
-    def _make(self, own: Sequence[System]) -> SideBySide | CopiesInTurn:
-        """Make what evaluates this rank's copies; all ranks call."""
-        systems, settings, count = self._members.systems, self._settings, self._last - self._first
-        scheme = scheme_of(settings.integrator)
-        if why_apart(systems) is None and scheme.own and not scheme.implicit:
-            return SideBySide(own, count, native_width() if settings.lanes is None else width_of(settings.lanes))
-        first_on_node(self._comm, lambda: CopiesInTurn(systems[:1], 1, settings).close())  # what they need is compiled
-        return together(self._comm, lambda: CopiesInTurn(own, count, settings))
+    def _side_by_side(self) -> SideBySide | None:
+        """Make what evaluates this rank's copies side by side, where lanes carry them; all ranks call."""
+        settings, scheme, selected = self._settings, scheme_of(self._settings.integrator), self._selection.bodies
+        summed = any(QUANTITIES[name].integral_of for name in selected)
+        changes = any(system.events for system in self._members.systems)
+        if why_apart(self._members.systems) or not scheme.own or scheme.implicit or summed or changes:
+            return None
+        width = native_width() if settings.lanes is None else width_of(settings.lanes)
+        return SideBySide(self._own, self._last - self._first, width)
 
     def _compile(self) -> None:
-        self._copies.compile(checked=not self._settings.no_witness)
-        if scheme_of(self._settings.integrator).own:
+        if self._lanes is not None:
+            self._lanes.compile(checked=not self._settings.no_witness)
             compile_steps()
+            return
+        segment = RunSegment(self._members.systems[0], MPI.COMM_SELF, self._settings, None)
+        segment.compile()
+        segment.dynamics.close()
 
     def _begin_file(self, path: Path) -> OutputFile:
         told = self._settings.data() | {
             "every": self._times.at(1),
             "ranks": self._comm.size,
-            "lanes": self._copies.lanes,
+            "lanes": 1 if self._lanes is None else self._lanes.lanes,
         }
         given = self._members.systems[0], told, self._table
         return OutputFile(path, lambda file: lay_out(file, *given, members=self._members), self._settings.force)
 
-    def _begin(self) -> CopiesStepper | TurnStepper:
+    def _begin(self) -> CopiesInLanes | CopiesInTurn:
         """Make what steps this rank's copies: from their begin, or from the checkpoint."""
-        settings, copies = self._settings, self._copies
         memory = None if self._kept is None else self._recall(self._kept)
         state: Any = self._members.state
         if state is not None:
             state = tuple(part[self._first : self._last].copy() for part in state)
-        if isinstance(copies, CopiesInTurn):
-            return TurnStepper(copies, state, memory)
-        return CopiesStepper(copies, settings.integrator, settings.accuracy, state, memory)
+        given = self._members.names[self._first : self._last], self._settings, self._table, state, memory
+        return CopiesInTurn(self._own, *given) if self._lanes is None else CopiesInLanes(self._lanes, *given)
 
-    def _begin_witness(self) -> CopiesWitness:
-        """Make what checks this rank's copies, which goes on from the checkpoint's."""
-        known = self._known
-        if isinstance(self._copies, CopiesInTurn):
-            known = known[self._first : self._last]
-        else:
-            known = known[self._comm.rank :: self._comm.size]  # one of every rank
-        return make_witness(self._stepper, self._members.names[self._first : self._last], known)
-
-    def _recall(self, kept: Kept) -> EnsembleMemory:
+    def _recall(self, kept: Kept) -> CopiesMemory:
         """What a checkpoint has of this rank's copies; all ranks call."""
-        header, copies = kept.header, self._copies
-        sizes = {"q": copies.nq, "u": copies.nu, "step": 1, "error": 1, "failed": 1}
-        counts = {path: copies.count * sizes[path.rpartition("/")[2].partition("_")[0]] for path in header["parts"]}
+        header, system, count = kept.header, self._own[0], self._last - self._first
+        in_turn, told = self._lanes is None, header["state"]["told"]
+        told = told[self._first : self._last] if in_turn else told[self._comm.rank :: self._comm.size]
+        widths = {"q": system.nq, "u": system.nu}
+        counts = {
+            path: numbers_told(told) if name == RUNS else count * widths.get(name.partition("_")[0], 1)
+            for path in header["parts"]
+            if (name := path.rpartition("/")[2])
+        }
         state = made_again(EnsembleState, header["state"], read_vectors(kept.file, counts, self._comm))
-        vectors = {name: values.reshape(copies.count, -1) for name, values in state.vectors.items()}
-        self._failed, self._before, self._known = state.failed, state.totals, state.witness
-        told = state.told[self._first : self._last] if isinstance(copies, CopiesInTurn) else state.told
-        return EnsembleMemory(state.time, told, vectors, np.isfinite(vectors.pop("failed")[:, 0]))
+        self._failed, self._before = state.failed, state.totals
+        vectors = state.vectors if in_turn else {n: v.reshape(count, -1) for n, v in state.vectors.items()}
+        return CopiesMemory(state.time, told, vectors, np.isfinite(vectors.pop("failed").ravel()))
 
     def __call__(self, progress: bool) -> EnsembleResult:
         """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
-        stepper, comm = self._stepper, self._comm
+        copies, comm = self._copies, self._comm
         try:
             if self._kept is None:
                 self._record(0.0)
             self._keeper.begin(self._remembered.steps)
-            with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=stepper.time) as shown:
+            with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=copies.time) as shown:
                 while self._count < self._times.count:
                     self._advance(self._times.at(self._count), shown)
                     self._record(self._times.at(self._count))
@@ -227,7 +226,7 @@ class EnsembleRun:
         kept = "its samples are lost; give an `output`" if path is None else f"{path} has its samples"
         with undisturbed():
             try:
-                self._end(status=interrupted(error, self._stepper.time, kept))
+                self._end(status=interrupted(error, self._copies.time, kept))
             except Exception:  # of what is half done
                 self._files.abandon()
 
@@ -237,12 +236,12 @@ class EnsembleRun:
         while True:
             with self._timed("waiting" if there else "integration"):
                 try:
-                    there = there or self._stepper.step_towards(t)
+                    there = there or self._copies.step_towards(t)
                 except (HaltError, KeyboardInterrupt, SystemExit) as error:
                     halt, there = error if isinstance(error, HaltError) else HaltError.of(error), True
                 facts = self._keeper.asked() | (0 if there else UNDER_WAY) | (HALTED if halt else 0)
                 heard = self._rounds(facts, wait=there)
-            shown.show(self._stepper)
+            shown.show(self._copies)
             if heard is None:
                 continue
             if heard & HALTED:
@@ -265,21 +264,16 @@ class EnsembleRun:
 
     def _record(self, t: float) -> None:
         """Take the sample of a time (s), which all copies have reached; all ranks call."""
-        stepper, copies = self._stepper, self._copies
-        if self._witness is not None:
+        copies = self._copies
+        if "witness" in self._seconds:
             with self._timed("witness"):
                 together(self._comm, lambda: self._check(t))
         with self._timed("waiting"):
             self._note_failures()
-            agreed = np.array([self._store.due(), -stepper.step_size])
+            agreed = np.array([self._store.due(), -copies.step_size])
             self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         with self._timed("output"):
-            q, u = stepper.state
-            instant, own = cache(lambda k: copies.instant(k, t, q[k], u[k])), {}  # one evaluation serves all quantities
-            for each in self._table.quantities:
-                if each.copied:
-                    rows, found = self._table.rows[each.name], self._of_copies(each, q, u, instant)
-                    own[each.name] = found.copy() if rows is None else found[:, rows]
+            own = copies.take(t)
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
             mine = [k for k in gone if 0 <= k < copies.count]
             for values in own.values():
@@ -288,29 +282,15 @@ class EnsembleRun:
             self._count += 1
             self._remembered = self._remember()
 
-    def _of_copies(self, quantity: Quantity, q: Floats, u: Floats, instant: Callable[[int], StateAt]) -> Floats:
-        """A quantity of this rank's copies at their states; not a number of those left behind."""
-        copies, system = self._copies, self._members.systems[0]
-        if quantity.of_copies is not None:
-            return quantity.of_copies(copies, q, u)
-        rows = system.n_bodies if quantity.of == PER_BODY else len(system.loops)
-        found = np.full((copies.count, rows, *quantity.row), np.nan)
-        for k in np.flatnonzero(~self._stepper.left).tolist():
-            assert quantity.take is not None  # or it has `of_copies`
-            at: Any = instant(k)  # which has all that these quantities take
-            found[k] = quantity.take(at)
-        return found
-
     def _check(self, t: float) -> None:
-        assert self._witness is not None
         try:
-            self._witness.take(t, whole=self._count + 1 in (1, self._times.count))
+            self._copies.check(t, whole=self._count + 1 in (1, self._times.count))
         except (KeyboardInterrupt, SystemExit) as error:
             raise HaltError.of(error) from None
 
     def _note_failures(self) -> None:
         """Let all ranks know which copies have failed."""
-        new = {self._first + k: found for k, found in self._stepper.failed.items()}
+        new = {self._first + k: found for k, found in self._copies.failed.items()}
         new = {k: found for k, found in new.items() if k not in self._failed}
         if self._comm.allreduce(bool(new), MPI.LOR):
             for part in self._comm.allgather(new):
@@ -318,15 +298,14 @@ class EnsembleRun:
 
     def _remember(self, saves: bool = False) -> EnsembleState:
         """What a checkpoint has of the sample that was just taken, or of now where one is saved; all ranks call."""
-        stepper, count = self._stepper, self._copies.count
+        stepper, count = self._copies, self._copies.count
         when = np.full(count, np.nan)
         for k, (t, _) in self._failed.items():
             if self._first <= k < self._last:
                 when[k - self._first] = t
         told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
         flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
-        witness = [] if self._witness is None else self._witness.states()
-        return EnsembleState(stepper.time, self._totals(), dict(self._failed), told, witness, flat)
+        return EnsembleState(stepper.time, self._totals(), dict(self._failed), told, flat)
 
     def _save(self) -> str | None:
         """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
@@ -336,14 +315,12 @@ class EnsembleRun:
         files = self._files
         assert files.place is not None
         self._store.sync()  # its samples come first
-        if not self._stepper.at_samples_alone:
+        if not self._copies.at_samples_alone:
             self._note_failures()
             self._remembered = self._remember(saves=True)
         state = self._remembered
-        told, witness = (
-            [one for part in self._comm.gather(own) or [] for one in part] for own in (state.told, state.witness)
-        )
-        plain, vectors = taken_apart(state._replace(told=told, witness=witness))
+        told = [one for part in self._comm.gather(state.told) or [] for one in part]
+        plain, vectors = taken_apart(state._replace(told=told))
         header = self._unchanging | {"time": state.time, "count": self._count, "state": plain}
         return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, self._comm)
 
@@ -357,7 +334,7 @@ class EnsembleRun:
 
     def _totals(self) -> dict[str, Any]:
         """What the whole ensemble has taken so far; all ranks call."""
-        stepper, before = self._stepper, self._before
+        stepper, before = self._copies, self._before
         own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
         found: dict[str, Any] = {
@@ -370,15 +347,17 @@ class EnsembleRun:
         return found
 
     def _result(self, status: str) -> EnsembleResult:
-        members, stepper = self._members, self._stepper
+        members, stepper = self._members, self._copies
         failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
         result = EnsembleResult(
-            status, stepper.time, **self._totals(), copies=members.count, lanes=self._copies.lanes, failed=failed
+            status, stepper.time, **self._totals(), copies=members.count, lanes=stepper.lanes, failed=failed
         )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
+        for part in self._comm.allgather(stepper.happened):
+            result.events |= part
         result.restarts = self._files.restarts()
-        if self._witness is not None:
-            result.witness = told_by_all(self._comm, self._witness)
+        if not self._settings.no_witness:
+            result.witness = self._seen_by_all()
         if self._comm.rank == 0:
             systems, table, path = members.systems, members.table, self._files.output
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
@@ -391,10 +370,18 @@ class EnsembleRun:
                 result.motion = Motion.in_file(path.absolute(), self._files.run, 1, *named)
         return result
 
+    def _seen_by_all(self) -> dict[str, Any]:
+        """What the witnesses of all ranks have seen; all ranks call."""
+        found, copies = Seen(), 0
+        for seen, count in self._comm.allgather(self._copies.seen()):
+            found.join(seen)
+            copies += count
+        return {**found.told(), "copies": copies}
+
     def _end(self, error: SimulationError | None = None, status: str = "complete") -> EnsembleResult:
         """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
         result = self._result(status if error is None else f"stopped: {error}")
-        self._stepper.close()
+        self._copies.close()
         try:
             if not isinstance(error, OutputError):  # which has ended it
                 self._store.close(result.status, result.statistics(), isinstance(error, InterruptionError))

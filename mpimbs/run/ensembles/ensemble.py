@@ -28,10 +28,11 @@ from mpimbs.parallel.agreement import alike, together
 from mpimbs.run.ensembles.course import EnsembleRun
 from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, result_of
+from mpimbs.run.run_events import RunEvents
 from mpimbs.run.signals import Signals
 from mpimbs.run.state import LARGEST, check_system, checked_state
 from mpimbs.stepping.integrators import check_petsc_options
-from mpimbs.stepping.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import NEVER, OF_ENSEMBLES, Checkpoints, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
 
@@ -129,8 +130,10 @@ def _check(members: Members, t_end: float | None, ranks: int, here: int) -> None
         raise InputError(f"{members.count} copies on {ranks} ranks: every rank needs one at least; start fewer ranks")
     check_system(members.systems[0], ranks, here)
     for k, system in enumerate(members.systems):
-        if system.events:
-            raise InputError(f"copy {members.names[k]}: has events, which ensembles don't take: simulate it by itself")
+        try:
+            RunEvents(system, NEVER if t_end is None else t_end)
+        except InputError as error:
+            raise InputError(f"copy {members.names[k]}: {error}") from None
         check_covered(system, t_end or 0.0)
         u = system.initial_state(0, system.n_bodies)[1]
         if np.abs(u).max(initial=0.0) > LARGEST:

@@ -1,243 +1,359 @@
 """Copies that lanes don't carry side by side, one after the other from sample to sample, on one process.
 
-Each is a simulation of its own, with steps of its own: systems that close loops or follow given motions, and steps that
-are solved for.
+Each is a trajectory of its own, bit for bit that of its own simulation: systems that close loops or follow given
+motions, events, steps that are solved for, and quantities that are integrated over steps.
+
+Samples of all copies have the same columns, those of the structure at the begin: a joint that an event has cut has no
+coordinates from then on, and its columns are not numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError, SimulationError
-from mpimbs.dynamics.instants import StateAt
+from mpimbs.base.state_tree import made_again, taken_apart
+from mpimbs.dynamics.quantities import OF_JOINTS
+from mpimbs.dynamics.selection import SampleTable
+from mpimbs.files.samples import Samples
 from mpimbs.model import System
-from mpimbs.run.run_segment import RunSegment
-from mpimbs.stepping.copies_stepper import CopyMemory, EnsembleMemory
-from mpimbs.stepping.integrator import Integrator
-from mpimbs.stepping.integrators import make_integrator
+from mpimbs.model.columns import numbers_of, offsets
+from mpimbs.run.recorder import Store
+from mpimbs.run.run_memory import RunState
+from mpimbs.run.state import State
+from mpimbs.run.trajectory import Known, Trajectory
+from mpimbs.run.witness import Seen
 from mpimbs.stepping.settings import SimulationSettings
-from mpimbs.stepping.step_memory import RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
-COUNTS = ("steps", "rejected", "evaluations")
+Integers = npt.NDArray[np.int64]
+Row = dict[str, Floats]  # of a sample, by quantity
+RUNS = "runs"  # numbers of all copies
+
+
+class CopiesMemory(NamedTuple):
+    """The memory that the steps of a rank's copies leave to the next.
+
+    Attributes
+    ----------
+    time : float
+        Reached (s).
+    told : list
+        Of copies in turn one item each, of those side by side one; see there.
+    vectors : dict of arrays
+        Of copies side by side [copies, n]; of others `RUNS`, flat.
+    left : array of bool [copies]
+        Which copies are left behind.
+    """
+
+    time: float
+    told: list[Any]
+    vectors: dict[str, Floats]
+    left: npt.NDArray[np.bool_]
+
+
+@dataclass
+class CopyState:
+    """What a copy leaves to the one that goes on from it.
+
+    Attributes
+    ----------
+    taken : list of int
+        Steps, rejected ones and evaluations.
+    seen : Seen
+        By its witness.
+    happened : list of dict
+        Its events; see `RunEvents`.
+    run : RunState, optional
+        Where it goes on.
+    waiting : list of Row
+        See `CopyTrajectory`.
+    """
+
+    taken: list[int] = field(default_factory=lambda: [0, 0, 0])
+    seen: Seen = field(default_factory=Seen)
+    happened: list[dict[str, Any]] = field(default_factory=list)
+    run: RunState | None = None
+    waiting: list[Row] = field(default_factory=list)
+
+
+class _Rows(Samples):
+    """Samples that wait to be taken away, some quantities in columns that have more than their numbers."""
+
+    def __init__(
+        self,
+        widths: dict[str, int],
+        shapes: dict[str, tuple[int, ...]],
+        waiting: list[Row],
+        columns: dict[str, tuple[Integers, Integers, int]],
+    ) -> None:
+        super().__init__(MPI.COMM_SELF, widths, shapes)
+        self._waiting, self._columns = waiting, columns
+
+    def add(self, own: Row, common: dict[str, Any], due: bool) -> None:
+        row = {name: np.array(value, np.float64).ravel() for name, value in (own | common).items()}
+        for name, (to, numbers, size) in self._columns.items():
+            values = row[name]
+            row[name] = np.full(size, np.nan)
+            row[name][to] = values[numbers]
+        self._waiting.append(row)
+
+
+class CopyTrajectory(Trajectory):
+    """The trajectory of a copy.
+
+    Parameters
+    ----------
+    system, settings, state
+        See `Trajectory`.
+    before : CopyState, optional
+        Go on from that.
+
+    Attributes
+    ----------
+    waiting : list of Row
+        Its samples that other copies have not got to.
+    """
+
+    def __init__(
+        self, system: System, settings: SimulationSettings, state: State | None, before: CopyState | None
+    ) -> None:
+        self._before = run = None if before is None else before.run
+        super().__init__(
+            system, settings, MPI.COMM_SELF, None if run is None else Known(run.totals, run.events, settings), state
+        )
+        self.waiting = [] if before is None else before.waiting
+        self._set_up()
+
+    def _open(self, widths: dict[str, int]) -> Store:
+        cut = self._events.now.cut
+        columns = {name: self._columns(name) for name in OF_JOINTS if name in self._selection.bodies} if cut else {}
+        return _Rows(widths, self._table.shapes, self.waiting, columns)
+
+    _open_segment = _open
+
+    def _columns(self, name: str) -> tuple[Integers, Integers, int]:
+        """Where numbers of joints that are not cut go in rows of the structure at the begin, which they are, and how
+        many a row has."""
+        chosen, number = self._selection.bodies[name], OF_JOINTS.index(name)
+        bodies = np.arange(self.dynamics.system.n_bodies) if chosen is None else chosen
+        stay = np.flatnonzero(~np.isin(bodies, self._events.now.cut))
+        before, now = (
+            offsets(np.diff(system.offsets()[number])[bodies]) for system in (self._events.system, self.dynamics.system)
+        )
+        return numbers_of(before, stay)[0], numbers_of(now, stay)[0], int(before[-1])
+
+    @property
+    def happened(self) -> list[dict[str, Any]]:
+        """The events so far; see `RunEvents`."""
+        return self._events.happened
+
+    def _recall(self) -> RunState:
+        assert self._before is not None
+        return self._before
+
+    @property
+    def taken(self) -> list[int]:
+        """Steps, rejected ones and evaluations."""
+        stepper = self._stepper
+        return [*((0, 0) if stepper is None else (stepper.steps, stepper.rejected)), self.dynamics.evaluations]
+
+    @property
+    def seen(self) -> Seen:
+        """What its witness has seen."""
+        witness = self._recorder.witness
+        return Seen() if witness is None else witness.seen
 
 
 class CopiesInTurn:
-    """What evaluates copies of a system, each by itself; see `SideBySide`.
+    """Steps copies through time, each by itself; see `CopiesStepper`.
 
     Parameters
     ----------
     systems : sequence of System
         One for all copies, or one for each, with the same joints.
-    count : int
-        Number of copies.
+    names : sequence of str
+        What the copies are called.
     settings : SimulationSettings
-
-    Attributes
-    ----------
-    count, nq, nu : int
-        Copies; and coordinates and speeds of each.
-    settings : SimulationSettings
-    segments : list of RunSegment
-        Of each copy.
-    """
-
-    lanes = 1
-
-    def __init__(self, systems: Sequence[System], count: int, settings: SimulationSettings) -> None:
-        self.count, self.settings = count, settings
-        self.nq, self.nu = systems[0].nq, systems[0].nu
-        self.segments = [RunSegment(systems[k % len(systems)], MPI.COMM_SELF, settings, None) for k in range(count)]
-
-    def compile(self, checked: bool = False) -> None:
-        """Compile, or load from the cache, what evaluations, samples, and checks that the settings ask for call."""
-        for segment in self.segments:
-            segment.compile()
-
-    def energies(self, q: Floats, u: Floats) -> Floats:
-        """Give kinetic and potential energy (J) of every copy [copies, 2]."""
-        states = zip(self.segments, q, u, strict=True)
-        return np.array([segment.dynamics.energy_and_momentum(*state)[:2] for segment, *state in states])
-
-    def instant(self, copy: int, t: float, q: Floats, u: Floats) -> StateAt:
-        """Give a state of a copy; see `SideBySide`."""
-        return StateAt(self.segments[copy].dynamics, t, q, u)
-
-    def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
-        """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""
-        return self.segments[copy].dynamics.poses(q, np.zeros(self.nu))
-
-    def close(self) -> None:
-        """Free what MPI holds."""
-        for segment in self.segments:
-            segment.dynamics.close()
-
-
-class TurnStepper:
-    """Steps copies through time, each by an `Integrator` of its own; see `CopiesStepper`.
-
-    Parameters
-    ----------
-    copies : CopiesInTurn
+    table : SampleTable
+        Of the ensemble.
     state : (array [copies, nq], array [copies, nu]), optional
         Where they begin, those of the models by default.
-    memory : EnsembleMemory, optional
+    memory : CopiesMemory, optional
         Go on from that of other ones: with the same bits.
 
     Attributes
     ----------
-    copies : CopiesInTurn
-    failed, left, steps, rejected, evaluations
+    count, failed, left, steps, rejected, evaluations
         See `CopiesStepper`; sums over the copies.
     time : float
         What all copies that go on have reached (s).
     """
 
+    lanes = 1
     at_samples_alone = False  # what it gives by `memory`, which has all that copies have taken
 
     def __init__(
-        self, copies: CopiesInTurn, state: tuple[Floats, Floats] | None, memory: EnsembleMemory | None = None
+        self,
+        systems: Sequence[System],
+        names: Sequence[str],
+        settings: SimulationSettings,
+        table: SampleTable,
+        state: tuple[Floats, Floats] | None,
+        memory: CopiesMemory | None,
     ) -> None:
-        self.copies, count = copies, copies.count
-        if memory is not None:
-            state = memory.vectors["q"], memory.vectors["u"]
-        self.failed: dict[int, tuple[float, str]] = {}
-        self.left = np.zeros(count, bool) if memory is None else memory.left
+        self._names, self._settings, self._table = names, settings, table
+        self.count, self.failed = len(names), dict[int, tuple[float, str]]()
+        self.left = np.zeros(self.count, bool) if memory is None else memory.left
         self.time = 0.0 if memory is None else memory.time
         self._now = 0  # whose turn it is
-        self._before = np.zeros((count, len(COUNTS)), np.int64)  # what copies have taken before a restart
-        if memory is not None:
-            self._before[:] = [told.taken for told in memory.told]
-        self.steps, self.rejected = self._before[:, :2].sum(axis=0).tolist()
-        self._steppers: list[Integrator | None] = []
-        self._q, self._u = np.empty((count, copies.nq)), np.empty((count, copies.nu))  # of those left behind
-        for k, segment in enumerate(copies.segments):
-            part = segment.dynamics.subchain
-            self._q[k], self._u[k] = (part.q, part.u) if state is None else (state[0][k], state[1][k])
-            self._steppers.append(None if self.left[k] else self._begun(k, memory))
+        self._before: list[CopyState | None] = [None] * self.count if memory is None else _copies_of(memory)
+        self._runs: list[CopyTrajectory | None] = []
+        for k in range(self.count):
+            begin = None if state is None else State(state[0][k], state[1][k])
+            self._runs.append(None if self.left[k] else self._begun(k, systems[k % len(systems)], begin))
 
-    def _begun(self, k: int, memory: EnsembleMemory | None) -> Integrator | None:
-        """What steps a copy; None if it can't begin."""
-        segment, settings = self.copies.segments[k], self.copies.settings
-        known = None if memory is None else _recalled(memory, k)
-        q, u = self._q[k].copy(), self._u[k].copy()
-        if memory is not None:  # goes on counting; the first evaluation alone tries whether refinement changes it
-            segment.dynamics.evaluations, self._before[k, 2] = int(self._before[k, 2]), 0
+    def _begun(self, k: int, system: System, state: State | None) -> CopyTrajectory | None:
+        """What takes a copy through time; None if it can't begin."""
+        run = None
         try:
-            if known is None:
-                q, u = segment.dynamics.followed(0.0, q, u)
-                if segment.projection is not None:
-                    q, u = segment.projection.begin(q, u)
-            given = settings.integrator, settings.accuracy
-            more: dict[str, Any] = {"projection": segment.projection, "tension": settings.tension}
-            return make_integrator(segment.dynamics, q, u, *given, memory=known, **more)
+            run = CopyTrajectory(system, self._settings, state, self._before[k])
+            run.begin()
         except (InputError, SimulationError) as error:
-            self._leave(k, 0.0, str(error))
+            self._leave(k, self.time, str(error))
+            if run is not None:
+                run.close()
             return None
-
-    def leave(self, reasons: Mapping[int, str]) -> None:
-        """Leave copies behind at the time reached, for these reasons."""
-        for k, reason in reasons.items():
-            self._leave(k, self.time, reason)
+        return run
 
     def _leave(self, k: int, t: float, reason: str) -> None:
         self.failed[k], self.left[k] = (t, reason), True
 
-    def going(self) -> Iterator[tuple[int, Integrator]]:
-        """Give the copies that are not left behind, with what steps them."""
-        return ((k, stepper) for k, stepper in enumerate(self._steppers) if stepper and not self.left[k])
-
-    @property
-    def _made(self) -> Iterator[Integrator]:
-        return filter(None, self._steppers)
+    def _going(self) -> Iterator[CopyTrajectory]:
+        """Those that are not left behind."""
+        return (run for k, run in enumerate(self._runs) if run is not None and not self.left[k])
 
     @property
     def step_size(self) -> float:
         """The smallest of the copies' next steps (s)."""
-        return min((stepper.step_size for _, stepper in self.going()), default=np.inf)
+        return min((run.stepper.step_size for run in self._going()), default=np.inf)
+
+    @property
+    def _accounts(self) -> list[CopyTrajectory | CopyState | None]:
+        """What tells of each copy: of one that was left behind before a restart there is no more than its state."""
+        return [run or before for run, before in zip(self._runs, self._before, strict=True)]
+
+    def _taken(self, which: int) -> int:
+        return sum(account.taken[which] for account in self._accounts if account is not None)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all copies."""
+        return self._taken(0)
+
+    @property
+    def rejected(self) -> int:
+        """Rejected steps of all copies."""
+        return self._taken(1)
 
     @property
     def evaluations(self) -> int:
         """Evaluations of all copies."""
-        return int(self._taken()[:, 2].sum())
-
-    def _taken(self) -> npt.NDArray[np.int64]:
-        """What each copy has taken [copies, COUNTS]."""
-        found = self._before.copy()
-        for own, stepper, segment in zip(found, self._steppers, self.copies.segments, strict=True):
-            own += (stepper.steps, stepper.rejected, 0) if stepper is not None else 0
-            own[2] += segment.dynamics.evaluations
-        return found
+        return self._taken(2)
 
     @property
     def sizes(self) -> StepSizes:
         """Of the adaptive steps of all copies."""
         found = StepSizes()
-        for stepper in self._made:
-            found.join(stepper.sizes)
+        for run in self._runs:
+            if run is not None:
+                found.join(run.stepper.sizes)
         return found
 
-    @property
-    def state(self) -> tuple[Floats, Floats]:
-        """States where the copies have got to: q [copies, nq], u [copies, nu]."""
-        for k, stepper in enumerate(self._steppers):
-            if stepper is not None:
-                self._q[k], self._u[k] = stepper.parts
-        return self._q.copy(), self._u.copy()
-
     def step_towards(self, target: float) -> bool:
-        """Try a step of the copy whose turn it is, not beyond a time (s), and say whether all have reached that."""
-        while self._now < self.copies.count:
-            k, stepper = self._now, self._steppers[self._now]
-            if stepper is None or self.left[k]:
+        """Try a step of the copy whose turn it is, and say whether all have got to the sample of a time (s)."""
+        while self._now < self.count:
+            run = self._runs[self._now]
+            if run is None or self.left[self._now] or run.waiting:
                 self._now += 1
                 continue
-            steps, rejected = stepper.steps, stepper.rejected
             try:
-                there = stepper.step_towards(target)
+                run.step_towards(np.inf)
             except SimulationError as error:
-                self._leave(k, stepper.time, str(error))
-                there = True
-            self.steps, self.rejected = self.steps + stepper.steps - steps, self.rejected + stepper.rejected - rejected
-            self._now += there
-            break
-        if self._now < self.copies.count:
+                self._leave(self._now, run.stepper.time, str(error))
             return False
         self._now, self.time = 0, target
         return True
 
-    def memory(self) -> tuple[list[CopyMemory], dict[str, Floats]]:
-        """What each copy's next step takes from those before it, and the vectors of all copies."""
-        q, u = self.state
-        vectors = {"q": q, "u": u} | {
-            name: np.full(like.shape, np.nan) for name, like in zip(RATES, (q, u), strict=True)
-        }
-        told = [CopyMemory(taken=taken) for taken in self._taken().tolist()]
-        for k, stepper in enumerate(self._steppers):
-            if stepper is None or self.left[k]:
-                continue
-            memory = stepper.memory()
-            for name, values in memory.vectors.items():
-                vectors[name][k] = values
-            told[k].steps = memory._replace(steps=0, rejected=0, vectors={})
-        return told, vectors
+    def take(self, t: float) -> dict[str, Floats]:
+        """Give the samples of all copies [copies, ...] at a time (s); not numbers of those that have none."""
+        rows = [run.waiting.pop(0) if run is not None and run.waiting else {} for run in self._runs]
+        found = {}
+        for each in self._table.quantities:
+            if each.copied:
+                found[each.name] = values = np.full((self.count, *self._table.shapes[each.name][1:]), np.nan)
+                for k, row in enumerate(rows):
+                    if row:
+                        values[k] = row[each.name].reshape(values.shape[1:])
+        return found
+
+    def check(self, t: float, whole: bool) -> None:
+        """Each has checked the samples that it took."""
+
+    def seen(self) -> tuple[Seen, int]:
+        """What witnesses have seen so far, and of how many copies."""
+        found, copies = Seen(), 0
+        for name, account in zip(self._names, self._accounts, strict=True):
+            if account is not None:
+                found.join(account.seen, of=name)
+                copies += account.seen.checks > 0
+        return found, copies
+
+    @property
+    def happened(self) -> dict[str, list[dict[str, Any]]]:
+        """The events so far, by the names of the copies that had any; see `RunEvents`."""
+        pairs = zip(self._names, self._accounts, strict=True)
+        return {name: account.happened for name, account in pairs if account is not None and account.happened}
+
+    def memory(self) -> tuple[list[Any], dict[str, Floats]]:
+        """What each copy's next step takes from those before it: plain values and sizes of its arrays; and these."""
+        told, parts = [], [np.zeros(0)]
+        for run, left, before in zip(self._runs, self.left.tolist(), self._before, strict=True):
+            state = before or CopyState()
+            if run is not None:
+                state = CopyState(run.taken, run.seen, run.happened, None if left else run.state(), run.waiting)
+            plain, arrays = taken_apart(state)
+            told.append([plain, {path: len(array) for path, array in arrays.items()}])
+            parts += arrays.values()
+        return told, {RUNS: np.concatenate(parts)}
 
     def close(self) -> None:
         """Free what the copies hold."""
-        for stepper in self._made:
-            stepper.close()
-        self.copies.close()
+        for run in self._runs:
+            if run is not None:
+                run.close()
 
 
-def _recalled(memory: EnsembleMemory, k: int) -> StepMemory:
-    """What a copy's next step takes from those before it."""
-    known = {name: own[k] for name, own in memory.vectors.items() if np.isfinite(own[k]).all()}
-    steps = memory.told[k].steps
-    assert steps is not None  # it was not left behind
-    return steps._replace(vectors=known)
+def numbers_told(told: Sequence[Any]) -> int:
+    """How many numbers there are in what `CopiesInTurn.memory` gave of some copies."""
+    return sum(sum(sizes.values()) for _, sizes in told)
+
+
+def _copies_of(memory: CopiesMemory) -> list[CopyState | None]:
+    """What there is to go on from, of each copy."""
+    numbers, at = memory.vectors[RUNS], 0
+    found: list[CopyState | None] = []
+    for plain, sizes in memory.told:
+        arrays = {}
+        for path, size in sizes.items():
+            arrays[path] = numbers[at : at + size].copy()
+            at += size
+        found.append(made_again(CopyState, plain, arrays))
+    return found

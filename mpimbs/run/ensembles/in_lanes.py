@@ -1,0 +1,129 @@
+"""Copies side by side in lanes, sampled and checked; see `CopiesInTurn` for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.state_tree import made_again, taken_apart
+from mpimbs.dynamics.copies.side_by_side import SideBySide
+from mpimbs.dynamics.instants import StateAt
+from mpimbs.dynamics.quantities import PER_BODY, Quantity
+from mpimbs.dynamics.selection import SampleTable
+from mpimbs.run.ensembles.in_turn import CopiesMemory
+from mpimbs.run.witness import TO_GO_ON, Seen
+from mpimbs.stepping.copies_stepper import CopiesStepper, LanesMemory
+from mpimbs.stepping.settings import SimulationSettings
+from mpimbs.stepping.step_sizes import StepSizes
+
+Floats = npt.NDArray[np.float64]
+
+WHOLE = 100  # copies of a rank at the first sample, and at the last
+EVALUATIONS = 50_000  # evaluations of copies for each that is checked between them
+
+
+@dataclass
+class LanesState:
+    """What a rank's copies leave beside vectors: sizes of steps, what was seen, and in how many checks, in rotation."""
+
+    sizes: StepSizes
+    seen: Seen
+    checked: int
+
+
+class CopiesInLanes(CopiesStepper):
+    """Steps copies through time side by side, samples and checks them.
+
+    Parameters
+    ----------
+    copies : SideBySide
+    names : sequence of str
+        What they are called.
+    settings : SimulationSettings
+    table : SampleTable
+        Of the ensemble.
+    state : (array [copies, nq], array [copies, nu]), optional
+        Where they begin, those of the models by default.
+    memory : CopiesMemory, optional
+        Go on from that of other ones, of which one stands for each of their ranks.
+    """
+
+    at_samples_alone = True  # what it gives by `memory`: elsewhere other ranks are at other times
+    happened: ClassVar[dict[str, list[dict[str, Any]]]] = {}  # no events
+
+    def __init__(
+        self,
+        copies: SideBySide,
+        names: Sequence[str],
+        settings: SimulationSettings,
+        table: SampleTable,
+        state: tuple[Floats, Floats] | None,
+        memory: CopiesMemory | None,
+    ) -> None:
+        self._names, self._table, self.lanes, self.count = names, table, copies.lanes, copies.count
+        self._checks = not settings.no_witness
+        told = [] if memory is None else [made_again(LanesState, plain, {}) for plain in memory.told]
+        self._asked = sum(state.checked for state in told)
+        self._seen, self._paid = Seen(), 0  # checks for which evaluations stand
+        for state_of_rank in told:
+            self._seen.join(state_of_rank.seen)
+        sizes = told[0].sizes if told else StepSizes()
+        known = None if memory is None else LanesMemory(memory.time, sizes, memory.vectors, memory.left)
+        super().__init__(copies, settings.integrator, settings.accuracy, state, known)
+
+    def take(self, t: float) -> dict[str, Floats]:
+        """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
+        q, u = self.state
+        instant, found = cache(lambda k: self.copies.instant(k, t, q[k], u[k])), {}  # one evaluation for all quantities
+        for each in self._table.quantities:
+            if each.copied:
+                rows, values = self._table.rows[each.name], self._of_copies(each, q, u, instant)
+                found[each.name] = values.copy() if rows is None else values[:, rows]
+        return found
+
+    def _of_copies(self, quantity: Quantity, q: Floats, u: Floats, instant: Callable[[int], StateAt]) -> Floats:
+        """A quantity of the copies at their states; not a number of those left behind."""
+        if quantity.of_copies is not None:
+            return quantity.of_copies(self.copies, q, u)
+        system = self.copies.systems[0]
+        rows = system.n_bodies if quantity.of == PER_BODY else len(system.loops)
+        found = np.full((self.count, rows, *quantity.row), np.nan)
+        for k in np.flatnonzero(~self.left).tolist():
+            assert quantity.take is not None  # or it has `of_copies`
+            at: Any = instant(k)  # which has all that these quantities take
+            found[k] = quantity.take(at)
+        return found
+
+    def check(self, t: float, whole: bool) -> None:
+        """Check the copies whose turn it is at a time (s), the first, the last or another; what is wrong ends there."""
+        if not self._checks:
+            return
+        due = self.evaluations * self.count // EVALUATIONS - self._paid
+        self._paid += due
+        asked = min(max(WHOLE if whole else 0, due), self.count)
+        turn = (np.arange(self._asked, self._asked + asked) % self.count).tolist()
+        self._asked += asked
+        chosen = [k for k in turn if not self.left[k]]
+        if not chosen:
+            return
+        wrong = {}
+        for k, found in self.copies.residuals(t, *self.state, chosen):
+            self._seen.take(found, t, of=self._names[k])
+            if told := found.judged(None):
+                wrong[k] = f"{told}. {TO_GO_ON}"
+        self.leave(wrong)
+
+    def seen(self) -> tuple[Seen, int]:
+        """What checks have found so far, and in how many copies."""
+        return self._seen, min(self._asked, self.count)
+
+    def memory(self) -> tuple[list[Any], dict[str, Floats]]:
+        """What the next step takes from those before it: `told` and `vectors` of `CopiesMemory`."""
+        plain, _ = taken_apart(LanesState(deepcopy(self.sizes), deepcopy(self._seen), self._asked))
+        return [plain], self.vectors()

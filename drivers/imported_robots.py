@@ -102,11 +102,11 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     data.qpos[:] = model.qpos0
     theirs.push(rng)
     first, tau = 0, np.zeros(system.nu)
-    for (joint, at, on), (_, _, begin) in zip(theirs.places(), system.coordinates, strict=True):
+    for (joint, at, on), ours in zip(theirs.places(), system.coordinates, strict=True):
         nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(joint.kind, (1, 1))
         own = q[first : first + nq]
         data.qpos[at : at + nq] = [*own[4:], *own[:4]] if joint.kind == "free" else own
-        tau[begin : begin + nu] = data.qfrc_applied[on : on + nu]
+        tau[ours.u : ours.u + nu] = data.qfrc_applied[on : on + nu]
         first += nq
     mujoco.mj_forward(model, data)
     rows = data.efc_J[: data.nefc * model.nv].reshape(data.nefc, model.nv)
@@ -119,11 +119,11 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     size = np.sqrt(np.append(np.diag(inertia), np.ones(data.nefc)))
     found = np.linalg.lstsq(matrix / np.outer(size, size), right / size, rcond=1e-12)[0] / size
     expected = np.zeros(system.nu)
-    for (joint, at, on), (_, _, begin) in zip(theirs.places(), system.coordinates, strict=True):
+    for (joint, at, on), ours in zip(theirs.places(), system.coordinates, strict=True):
         nu = {"free": 6, "ball": 3}.get(joint.kind, 1)
         own = found[on : on + nu]
         turned = matrix_of(data.qpos[at + 3 : at + 7]).T if joint.kind == "free" else None
-        expected[begin : begin + nu] = own if turned is None else [*own[3:], *(turned @ own[:3])]
+        expected[ours.u : ours.u + nu] = own if turned is None else [*own[3:], *(turned @ own[:3])]
     return _difference(system, q, np.zeros(system.nu), tau, expected, np.abs(data.qacc_smooth).max())
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Spring,
         System,
         Wrench,
+        read,
         read_robot,
         read_system,
         system_from,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
     from mpimbs.parts.kinematics import kinematics
     from mpimbs.run.ensembles.batch import Batch
+    from mpimbs.run.questions import accelerations, assemble, inertia_matrix, inverse_dynamics, modes, settle
     from mpimbs.run.restart import restart
     from mpimbs.run.result import EnsembleResult, Result, load
     from mpimbs.run.run import simulate
@@ -66,12 +68,19 @@ __all__ = [
     "Spring",
     "System",
     "Wrench",
+    "accelerations",
+    "assemble",
+    "inertia_matrix",
+    "inverse_dynamics",
     "kinematics",
     "load",
+    "modes",
     "open_output",
+    "read",
     "read_robot",
     "read_system",
     "restart",
+    "settle",
     "simulate",
     "system_from",
     "write_system",
@@ -85,6 +94,9 @@ _ELSEWHERE = {  # than in `mpimbs.model`
     "Result": "run.result",
     "Simulation": "run.simulation",
     "SimulationSettings": "stepping.settings",
+    **dict.fromkeys(
+        ("accelerations", "assemble", "inertia_matrix", "inverse_dynamics", "modes", "settle"), "run.questions"
+    ),
     "kinematics": "parts.kinematics",
     "load": "run.result",
     "open_output": "files.reading",
@@ -97,7 +109,6 @@ _FORMER = {
     "mpimbs.equilibrium": "mpimbs.dynamics.statics.equilibrium",
     "mpimbs.errors": "mpimbs.base.errors",
     "mpimbs.factor": "mpimbs.dynamics.operators.factor",
-    "mpimbs.modes": "mpimbs.dynamics.statics.modes",
     "mpimbs.settings": "mpimbs.base.settings",
     "mpimbs.study": "mpimbs.bench",
     "mpimbs.study.pictures": "mpimbs.plots.pictures",

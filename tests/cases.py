@@ -119,7 +119,7 @@ def with_rotors(system: System, largest: float = 0.5) -> System:
 
 def accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Accelerations by the sweeps on this process alone."""
-    with closing(Dynamics(system)) as dynamics:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as dynamics:
         return dynamics.accelerations(q, u, tau, t)
 
 

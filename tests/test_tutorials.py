@@ -23,12 +23,13 @@ def shortened(command: str) -> str:
 def run_page(page: Path, folder: Path) -> list[str]:
     """Write the files of a page, blocks that begin with their name as a comment; run its commands; give what they say.
 
-    Commands are the lines of a block to its first empty line; what they say may follow.
+    In XML that comment is one of its own. Commands are the lines of a block to its first empty line; what they say may
+    follow.
     """
     environment = {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     said = []
     for text in blocks(page.read_text(encoding="utf-8")):
-        if name := re.match(r"# (\S+\.\w+)\n", text):
+        if name := re.match(r"(?:#|<!--) (\S+\.\w+)(?: -->)?\n", text):
             (folder / name[1]).write_text(text, encoding="utf-8")
         if not COMMAND.match(text):
             continue

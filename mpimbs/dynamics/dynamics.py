@@ -55,7 +55,7 @@ class Dynamics:
     system : System, str or Path
         The same on every rank; or what names it, as for `system_from`. Changed afterwards, it needs another `Dynamics`.
     comm : MPI.Comm, optional
-        Duplicated once; this process alone by default, of which several ranks are warned.
+        Duplicated once; all ranks of the job by default.
     coupling : str
         How the subchains are joined: a name in `mpimbs.coupling.COUPLINGS`.
     **settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import time
 from pathlib import Path
 
 import h5py
@@ -15,6 +16,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import part_of
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, FORMAT
 
+_WAITS = (0.01, 0.03, 0.1, 0.3)  # s: for a writer that makes room in the file
 _ATTEMPTS = 25  # at metadata whose checksum is wrong: HDF5 waits twice as long after each, 30 ms in all
 
 
@@ -81,22 +83,33 @@ def open_run(path: Path, run: str | None = None) -> h5py.File:
 
 
 def open_hdf5(file: Path) -> h5py.File:
-    """Open an HDF5 file for reading, which may be written meanwhile.
+    """Open an HDF5 file for reading, which may be written meanwhile, or was when its run was killed.
 
     Where it is damaged this raises an error, where h5py with `swmr=True` repeats its attempts for ever.
     """
-    try:
-        return h5py.File(file, "r", libver="latest", locking=False)  # which finds at once that the file was cut off
-    except OSError as error:
-        if "already open for" not in str(error):
-            raise
-    return h5py.File(_opened_beside_a_writer(file))
+    for wait in _WAITS:
+        try:
+            return h5py.File(file, "r", libver="latest", locking=False)  # which finds at once that it was cut off
+        except OSError as error:
+            if "already open for" not in str(error):
+                raise
+        try:
+            return h5py.File(_opened(file, h5py.h5f.ACC_RDONLY | h5py.h5f.ACC_SWMR_READ))
+        except OSError as error:
+            if "not already open for SWMR" not in str(error):
+                raise
+        time.sleep(wait)
+    # Nobody is that long at making room for what comes next: who did is gone, and what was there before is whole.
+    return h5py.File(_opened(file, h5py.h5f.ACC_RDONLY, left_open=True))
 
 
-def _opened_beside_a_writer(file: Path) -> h5py.h5f.FileID:
+def _opened(file: Path, flags: int, left_open: bool = False) -> h5py.h5f.FileID:
+    """Open a file that a writer has open, or has `left_open`, by what h5py has no names for."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
     access.set_file_locking(False, False)
-    library = ctypes.CDLL(h5py.h5p.__file__)  # h5py has no name for this function
+    library = ctypes.CDLL(h5py.h5p.__file__)
     library.H5Pset_metadata_read_attempts(ctypes.c_int64(access.id), ctypes.c_uint(_ATTEMPTS))
-    return h5py.h5f.open(os.fsencode(file), h5py.h5f.ACC_RDONLY | h5py.h5f.ACC_SWMR_READ, access)
+    if left_open:  # as `h5clear` has it; in a file that is read nothing is written
+        library.H5Pset(ctypes.c_int64(access.id), b"clear_status_flags", ctypes.byref(ctypes.c_bool(True)))
+    return h5py.h5f.open(os.fsencode(file), flags, access)

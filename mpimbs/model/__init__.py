@@ -7,7 +7,7 @@ Begin with `system.py` and `body.py`.
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
-from mpimbs.model.examples.library import GENERATORS, system_from, system_of
+from mpimbs.model.examples.library import GENERATORS, read, system_from, system_of
 from mpimbs.model.facts import facts
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.gear import Gear
@@ -46,6 +46,7 @@ __all__ = [
     "facts",
     "is_robot",
     "joint_type",
+    "read",
     "read_robot",
     "read_system",
     "system_from",

@@ -7,7 +7,7 @@ frames are right-handed, quaternions are w x y z. The body frame has its origin 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
@@ -118,6 +118,9 @@ class Body(CheckedTable):
         entry of the matrix, with its sign). No principal moment is negative, none above the sum of the others. Where
         a body has no inertia in some direction, or neither mass nor inertia, what lies on it has to resist its joint
         (`System.validate`), and no rank has it apart from that.
+    unphysical : bool
+        The inertia is taken as it stands though no rigid body has it: the largest principal moment above the sum of the
+        others, or without mass. Its principal moments have to be positive.
     added_mass : tuple of 6 tuples of 6 floats
         What a fluid at rest around the body adds to its inertia: a symmetric matrix, not indefinite, about the origin
         of the body frame, in its components, angular part first (kg m^2, kg m, kg). Six numbers are its diagonal. It
@@ -144,10 +147,17 @@ class Body(CheckedTable):
     inertia: Annotated[Floats, PlainValidator(_inertia), Unit("kg m^2", 6)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
+    unphysical: bool = False
     added_mass: Annotated[tuple[Floats, ...], PlainValidator(_added_mass)] = ()
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
     geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()
+
+    decisive: ClassVar[str] = "unphysical"
+
+    @property
+    def needed(self) -> frozenset[str]:
+        return super().needed | ({"unphysical"} if self.unphysical else frozenset())
 
     @classmethod
     def units_of(cls, fields: Mapping[str, Any]) -> dict[str, Units]:
@@ -162,11 +172,12 @@ class Body(CheckedTable):
         product = xx * (yy * zz - yz * yz) - xy * (xy * zz - yz * xz) + xz * (xy * yz - yy * xz)
         if self.mass > 0 and product > 2 * _SINGULAR * (xx + yy + zz) ** 3:  # far from it, as most bodies are
             return False
-        low, _, high = self._moments()
+        low, _, high = self.principal_moments
         return self.mass == 0 or bool(low <= _SINGULAR * high)
 
-    def _moments(self) -> Floats:
-        """The principal moments, in order."""
+    @property
+    def principal_moments(self) -> Floats:
+        """The principal moments of inertia, in order (kg m^2)."""
         xx, yy, zz, xy, xz, yz = self.inertia
         if xy == xz == yz == 0:
             return tuple(sorted((xx, yy, zz)))
@@ -176,19 +187,22 @@ class Body(CheckedTable):
     def _check_physics(self) -> Body:
         if not self.mass and not any(self.inertia):
             return self
-        if self.mass <= 0:
+        if self.mass < 0 or (not self.mass and not self.unphysical):
             raise ValueError(f"mass must be positive, got {self.mass:g}; give the mass in kg")
-        low, middle, high = self._moments()
+        low, middle, high = self.principal_moments
         moments = f"principal moments {low:.6g}, {middle:.6g}, {high:.6g} kg m^2"
         if low < -_SINGULAR * high:
             raise ValueError(
                 f"inertia must be positive semidefinite, got {list(self.inertia)} with {moments}; give xx yy zz xy xz "
                 "yz about the center of mass"
             )
-        if low + middle < high * (1 - _SLACK):
+        if self.unphysical and low <= _SINGULAR * high:
+            raise ValueError(f"inertia must be positive, got {list(self.inertia)} with {moments}")
+        if low + middle < high * (1 - _SLACK) and not self.unphysical:
             raise ValueError(
                 f"inertia is of no rigid body, got {list(self.inertia)} with {moments}: the largest exceeds "
-                "the sum of the others; check the order xx yy zz xy xz yz and the units"
+                "the sum of the others; check the order xx yy zz xy xz yz and the units, or take it as it stands by "
+                "`unphysical = true`"
             )
         return self
 

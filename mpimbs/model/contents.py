@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,31 @@ class Heading(CheckedTable):
     gravity: Annotated[Vector, Unit("m/s^2", 3)] = (0.0, -9.81, 0.0)
 
 
+class JointRead(NamedTuple):
+    """A joint of a robot's file, as a system has it: where its coordinates and speeds begin, and what else it has.
+
+    Attributes
+    ----------
+    name, kind : str
+    q, u : int
+        Where its coordinates and speeds begin.
+    limits : (float, float), optional
+        Least and largest coordinate (rad, m): told, and not kept to.
+    friction : float
+        Coulomb's (N m, N): told, and left out.
+    actuators : tuple of str
+        Told, and left out.
+    """
+
+    name: str
+    kind: str
+    q: int
+    u: int
+    limits: tuple[float, float] | None = None
+    friction: float = 0.0
+    actuators: tuple[str, ...] = ()
+
+
 class Contents:
     """The bodies, loops, springs and loads of a `System`, which says how they are counted and what it is made with.
 
@@ -119,8 +144,8 @@ class Contents:
         Changes of structure.
     left_out : tuple of str
         What the file of another program says that was not taken over: a line for each kind, with names.
-    coordinates : tuple of (str, int, int)
-        Of a robot's file: the name of each joint, and where its coordinates q and speeds u begin.
+    coordinates : tuple of JointRead
+        The joints of a robot's file, and where their coordinates q and speeds u begin.
     springs : dict of str to Spring
         The springs between points of bodies, by name.
     spring_bodies : list of tuple of 2 ints
@@ -154,7 +179,7 @@ class Contents:
         self.gravity = gravity
         self.segments = Segments()
         self.left_out: tuple[str, ...] = ()
-        self.coordinates: tuple[tuple[str, int, int], ...] = ()
+        self.coordinates: tuple[JointRead, ...] = ()
         self.loops: list[Constraint] = []
         self.idle_loops: list[Constraint] = []
         self.events: list[Event] = []

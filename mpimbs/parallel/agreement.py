@@ -21,6 +21,7 @@ from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
 from mpimbs.kernels.compiler import many_objects
 from mpimbs.kernels.turns import COMPILING
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
+from mpimbs.model.contents import JointRead
 from mpimbs.model.facts import digest
 from mpimbs.parallel.launcher import let_jobs_start
 
@@ -215,7 +216,7 @@ def read_once(comm: MPI.Comm, given: object) -> object:
     if named is None or set(everywhere) != {named}:
         return given
 
-    def read() -> tuple[str, tuple[str, ...], tuple[tuple[str, int, int], ...]]:
+    def read() -> tuple[str, tuple[str, ...], tuple[JointRead, ...]]:
         system = system_of(named)
         return system_text(system), system.left_out, system.coordinates
 
@@ -226,7 +227,7 @@ def read_once(comm: MPI.Comm, given: object) -> object:
 
 
 def communicator(given: object) -> MPI.Comm:
-    """Give the communicator that a user gave, or that of this process alone for none; told where there are others.
+    """Give the communicator that a user gave, or that of all ranks of the job for none.
 
     Raises
     ------
@@ -235,27 +236,12 @@ def communicator(given: object) -> MPI.Comm:
     """
     let_jobs_start()
     if given is None:
-        _warn_apart(MPI.COMM_WORLD)
-        return MPI.COMM_SELF
+        return MPI.COMM_WORLD
     if not isinstance(given, MPI.Comm) or given == MPI.COMM_NULL:
         raise InputError(f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, got {given!r}")
     if given.Is_inter():
         raise InputError("comm is an intercommunicator, between two groups: give one of a single group, as its Merge()")
     return given
-
-
-_told_apart = False
-
-
-def _warn_apart(world: MPI.Comm) -> None:
-    """Say once, on rank 0, that each of several ranks works on all of a system by itself."""
-    global _told_apart
-    if world.rank == 0 and world.size > 1 and not _told_apart:
-        _told_apart = True  # filters of warnings change, and it would come again
-        warn_caller(
-            f"{world.size} ranks and no `comm`: each of them works on the whole system by itself; give "
-            "comm=MPI.COMM_WORLD where they are to share it, comm=MPI.COMM_SELF where each has its own"
-        )
 
 
 def on_root(comm: MPI.Comm, action: Callable[[], T]) -> T | None:

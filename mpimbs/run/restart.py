@@ -70,7 +70,7 @@ def restart(
         The output, whose checkpoint stands beside it, or the checkpoint itself. The one is expected where it was, seen
         from the other.
     comm : MPI.Comm, optional
-        This process alone by default; any number of ranks, of a coupling with cuts of its own one more than these at
+        All ranks of the job by default; any number of ranks, of a coupling with cuts of its own one more than these at
         the most.
     system : System, optional
         The same as before, where forces are functions, which a file does not hold; else it is read from the checkpoint.

@@ -46,7 +46,7 @@ def simulate(
     t_end : float
         Simulated time (s); may stand in `settings` instead.
     comm : MPI.Comm, optional
-        This process alone by default, of which several ranks are warned.
+        All ranks of the job by default.
     output : path, optional
         HDF5 file to write; without it the samples are in the result.
     progress : bool

@@ -54,6 +54,8 @@ class Simulation:
 
     Examples
     --------
+    >>> with Simulation("chain:3", every=0.01) as simulation:
+    ...     result = simulation.run(until=2.0)
     >>> with Simulation("chain:3", dt=1e-4) as simulation:
     ...     for k in range(1, 1001):
     ...         q, u, *_ = simulation.state
@@ -258,6 +260,11 @@ class Simulation:
         if not run.stepper.time * (1.0 - TOGETHER) <= t <= self._end_time:
             raise InputError(f"t = {t} s can't be reached from t = {self.time:g} s{self._until}; give a time between")
         self._try(run.advance, t)
+
+    def run(self, until: float | None = None) -> Result:
+        """Simulate to a time (s), `t_end` by default; give what is known then. It may go on. Raises as `advance`."""
+        self.advance(self._end_time if until is None else until)
+        return self.result
 
     def step(self) -> float:
         """Take one step of the integrator, not beyond the next event or the end; gives the time reached (s).

@@ -6,7 +6,7 @@ import numpy as np
 from click.testing import CliRunner
 from mpi4py import MPI
 
-from mpimbs.cli.commands import check
+from mpimbs.cli.check import check
 from mpimbs.model import System, write_system
 
 BODY = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1, 0, 0, 0)}

@@ -51,7 +51,7 @@ def test_iterates_are_those_with_euler_parameters(comm: MPI.Comm, spec: str, pen
     if comm.size > system.n_bodies:
         pytest.skip("more ranks than bodies")
     q, u, tau = moving_state(system)
-    with closing(Dynamics(system)) as alone:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
         if alone.loops is not None:
             q = alone.loops.close_places(q)
             u = alone.loops.close_speeds(q, u)
@@ -76,7 +76,7 @@ def test_trees(comm: MPI.Comm, shape: str) -> None:
 def test_joint_loads_are_the_multipliers(comm: MPI.Comm) -> None:
     """Of trees, where they are unique."""
     for system, *state in (random_tree("binary"), mixed_chain(12)):
-        with closing(Dynamics(system)) as alone:
+        with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
             expected = alone.joint_loads(*state)
         with closing(Dynamics(system, comm, "augmented")) as dynamics:
             found = dynamics.joint_loads(*parts(dynamics, *state))

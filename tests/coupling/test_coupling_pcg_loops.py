@@ -25,7 +25,7 @@ def moved(name: str) -> tuple[System, Array, Array, Array]:
     """A mechanism away from where it begins, with speeds that its loops allow."""
     system, source = system_from(name), np.random.default_rng(0)
     q, _ = system.initial_state(0, system.n_bodies)
-    with closing(Dynamics(system)) as dynamics:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as dynamics:
         assert dynamics.loops is not None
         push = dynamics.loops.close_speeds(q, source.standard_normal(system.nu))
         q = dynamics.loops.close_places(dynamics.subchain.displaced(q, 0.05 * push))
@@ -88,7 +88,10 @@ def test_speeds_and_places_are_closed(comm: MPI.Comm) -> None:
 def test_loads_of_joints_and_loops(comm: MPI.Comm) -> None:
     """What is found from the boundary values, at joints and loops that are cut."""
     system, q, u, tau = moved("andrews")
-    with closing(Dynamics(system)) as alone, closing(separated(system, comm, 4, LoadSolver())) as dynamics:
+    with (
+        closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone,
+        closing(separated(system, comm, 4, LoadSolver())) as dynamics,
+    ):
         expected, _, all_alone = alone.loads.joints_and_loops(q, u, tau)
         got, _, loops = dynamics.loads.joints_and_loops(*parts(dynamics, q, u, tau))
         ours, scale = expected[dynamics.bodies], float(np.abs(expected).max())

@@ -45,7 +45,7 @@ def distributed(system: System, comm: MPI.Comm, **options: float | None) -> Iter
 def test_ranks_agree_with_one(comm: MPI.Comm, kind: str, n: int) -> None:
     """Accelerations, rates, energies, momenta and poses of a state are those of one rank alone."""
     system, q, u, tau = case(kind, n)
-    with closing(Dynamics(system)) as alone:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
         udot, rates = np.empty(system.nu), np.empty(system.nq)
         alone.derivative(0.0, q, u, udot, rates, tau)
         totals, (rotations, positions) = alone.energy_and_momentum(q, u), alone.poses(q, u)
@@ -91,7 +91,7 @@ def test_lanes_on_ranks_agree_with_one_lane(comm: MPI.Comm, kind: str, lanes: in
     else:
         system, q, u, tau = case(kind, n)
     udot, rates = np.empty(system.nu), np.empty(system.nq)
-    with closing(Dynamics(system, lanes=1)) as alone:
+    with closing(Dynamics(system, lanes=1, comm=MPI.COMM_SELF)) as alone:
         alone.derivative(0.0, q, u, udot, rates, tau)
     with distributed(system, comm, lanes=lanes) as (dynamics, mine, ours):
         got, got_rates = np.full(ours.stop - ours.start, np.nan), np.full(mine.stop - mine.start, np.nan)

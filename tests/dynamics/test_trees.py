@@ -70,7 +70,7 @@ def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: s
     udot, loads = dense.Snapshot(system, q, u).solve(tau, TIME)
     rotation = dense.kinematics(system, q, u).rotation
     loads = np.einsum("nij,nai->naj", rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
-    with closing(Dynamics(system)) as alone:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
         energy, (turns, places) = alone.energy_and_momentum(q, u), alone.poses(q, u)
         forces = alone.inverse_dynamics(q, u, udot, t=TIME)
     with closing(Dynamics(system, comm, **JOINED[joined])) as dynamics:
@@ -129,7 +129,7 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
     """What shapes of one joint type have in common is swept in lanes, on every rank: as on one rank in doubles."""
     system, q, u, tau = random_tree(shape, "scrambled", n=500, types=("universal",))
     u = 0.1 * u
-    with closing(Dynamics(system, lanes=1)) as alone:
+    with closing(Dynamics(system, lanes=1, comm=MPI.COMM_SELF)) as alone:
         reference = alone.accelerations(q, u, tau)
         loads = alone.joint_loads(q, u, tau)
     with closing(Dynamics(system, comm, lanes=4, **JOINED[joined])) as dynamics:
@@ -151,7 +151,7 @@ def test_a_large_random_tree(comm: MPI.Comm) -> None:
     system.branch([link], np.zeros(len(parents), np.int64), parents)
     rng = np.random.default_rng(6)
     q, u = rng.normal(size=system.nq), 0.1 * rng.normal(size=system.nu)
-    with closing(Dynamics(system, lanes=1)) as alone:
+    with closing(Dynamics(system, lanes=1, comm=MPI.COMM_SELF)) as alone:
         reference = alone.accelerations(q, u)
     with closing(Dynamics(system, comm)) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
@@ -173,7 +173,7 @@ def test_functions_act_on_trees(comm: MPI.Comm, joined: str) -> None:
     system = forced("tree:4:3")
     rng = np.random.default_rng(5)
     q, u = 0.3 * rng.normal(size=system.nq), rng.normal(size=system.nu)
-    with closing(Dynamics(system)) as alone:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
         reference = alone.accelerations(q, u)
     with closing(Dynamics(forced("tree:4:3"), comm, **JOINED[joined])) as dynamics:
         found, own = dynamics.accelerations(*parts(dynamics, q, u)), dynamics.gather_u.part
@@ -199,7 +199,7 @@ def test_loads_act_on_the_bodies_that_are_named(comm: MPI.Comm) -> None:
     system = dressed()
     rng = np.random.default_rng(6)
     q, u = unit_quaternions(system, rng.normal(size=system.nq)), rng.normal(size=system.nu)
-    with closing(Dynamics(system)) as alone:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as alone:
         udot, loads, energy = (
             alone.accelerations(q, u, t=TIME), alone.joint_loads(q, u, t=TIME), alone.energy_and_momentum(q, u)
         )  # fmt: skip
@@ -228,7 +228,7 @@ def test_a_run_of_a_tree_that_is_not_listed_depth_first(
     output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
     found = simulate(dressed(), 0.03, comm, output=output, **settings)
     if comm.rank == 0:
-        alone = simulate(dressed(), 0.03, **settings)
+        alone = simulate(dressed(), 0.03, **settings, comm=MPI.COMM_SELF)
         assert found.motion is not None and alone.motion is not None
         for name in ("head", "left_hand", "right_foot"):
             ours, theirs = found.motion.body(name), alone.motion.body(name)

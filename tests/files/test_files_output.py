@@ -23,9 +23,11 @@ from mpimbs.files.output import part_of
 from mpimbs.files.reading import open_output
 from mpimbs.model import system_from
 from mpimbs.run.restart import restart
+from mpimbs.run.result import load
 from mpimbs.run.run import simulate
 from mpimbs.stepping.settings import Checkpoints
 from oracles.dense import energy, joint_wrenches, kinematics, rotation_of
+from run.interruptions import differing
 from run.motions import motion, tumbler
 from tolerances import assert_close
 
@@ -141,13 +143,13 @@ def test_a_second_run_does_no_harm_to_a_live_one(comm: MPI.Comm, path: Path, mon
         if t > 0.25 and not refused and checkpoint.exists():
             other = system_from("chain:4")
             for action in (
-                partial(simulate, other, 0.1, output=path),
-                partial(simulate, other, 0.1, output=path, force=True),
+                partial(simulate, other, 0.1, MPI.COMM_SELF, output=path),
+                partial(simulate, other, 0.1, MPI.COMM_SELF, output=path, force=True),
                 partial(
-                    simulate, other, 0.1, output=path.with_name("b.h5"), checkpoints=Checkpoints(path=checkpoint),
-                    force=True,
+                    simulate, other, 0.1, MPI.COMM_SELF, output=path.with_name("b.h5"),
+                    checkpoints=Checkpoints(path=checkpoint), force=True,
                 ),
-                partial(restart, checkpoint, system=system),
+                partial(restart, checkpoint, MPI.COMM_SELF, system=system),
             ):  # fmt: skip
                 with pytest.raises(InputError, match="is being written by another simulation of this process") as error:
                     action()
@@ -258,6 +260,38 @@ system = system_from("chain:4")
 system.set_torque("link2", lambda t: time.sleep(0.05 * (t > 0.5)) or 0.0)
 simulate(system, 100.0, output=sys.argv[1], every=0.1, force=True)
 """
+
+
+PARTS = """
+import os, sys
+from mpimbs import Checkpoints, simulate, system_from
+from mpimbs.files import output_layout, sample_writer
+from mpimbs.run import run_course
+sample_writer.FLUSH_SECONDS = 0.0
+def killed(*given):
+    output_layout.lay_out_segment(*given)
+    given[0].file.flush()
+    os._exit(9)
+if len(sys.argv) > 2:
+    run_course.lay_out_segment = killed
+system = system_from("chain:4")
+system.add_event(time=0.25, cut="link3")
+simulate(system, 0.4, output=sys.argv[1], every=0.1, checkpoints=Checkpoints(steps=2))
+"""
+
+
+@pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="starts a process itself")
+def test_a_run_that_is_killed_while_it_makes_room_for_another_structure(path: Path) -> None:
+    """When its file is open for all writing, which nobody may read beside: it is read, and gone on with."""
+    whole = path.with_name("whole.h5")
+    for arguments in ([str(whole)], [str(path), "killed"]):
+        done = subprocess.run([sys.executable, "-c", PARTS, *arguments], env=plain_environment(), timeout=100)
+        assert done.returncode == (9 if len(arguments) > 1 else 0)
+    with pytest.raises(OSError, match="already open for write"):
+        h5py.File(part_of(path), "r", libver="latest", locking=False)
+    found, right = load(path), load(whole)
+    assert found.t.tolist() == [0.0, 0.1, 0.2] and np.array_equal(found.q[0], right.q[0])
+    assert restart(path).status == "complete" and not differing(path, whole)
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="starts a process itself")

@@ -56,7 +56,7 @@ def state(name: str) -> State:
         return RANDOM[name]()
     system = system_from(name)
     rng = np.random.default_rng(1)
-    with closing(Dynamics(system)) as dynamics:
+    with closing(Dynamics(system, comm=MPI.COMM_SELF)) as dynamics:
         assert dynamics.loops is not None
         away = dynamics.subchain.displaced(dynamics.subchain.q, 0.05 * rng.normal(size=system.nu))
         q = dynamics.loops.close_places(away)
@@ -180,7 +180,7 @@ def damped(spec: str) -> System:
 def test_functions_act_on_mechanisms(comm: MPI.Comm, name: str) -> None:
     """In air as on one rank, damped as the dense oracle; so are energies and poses."""
     system, q, u, tau = state(name)
-    with closing(Dynamics(forced(name))) as alone:
+    with closing(Dynamics(forced(name), comm=MPI.COMM_SELF)) as alone:
         in_air, energy, poses = alone.accelerations(q, u, tau), alone.energy_and_momentum(q, u), alone.poses(q, u)
     for acted_on, expected in ((forced(name), in_air), (damped(name), closed(system, q, u, tau - 0.1 * u).udot)):
         with closing(Dynamics(acted_on, comm)) as dynamics:

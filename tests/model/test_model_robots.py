@@ -3,6 +3,7 @@
 import re
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import Gear, Loop, System, read_robot, read_system, system_from, write_system
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
+from mpimbs.parts.kinematics import kinematics
 from tolerances import TOLERANCE, assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 reads robots, and it alone")
@@ -269,8 +271,8 @@ def test_joints_of_one_link_are_few_types(zoo: Path) -> None:
         "drone": "free", "rotor0": "revolute", "rotor1": "revolute",
     }  # fmt: skip
     names = ["x", "z", "pitch", "hip_x", "hip_z", "hip_y", "skew_1", "skew_2", "turn", "reach", "ball", "slip", "spin"]
-    assert [name for name, _, _ in system.coordinates] == [*names, "fly", "joint14", "joint15"]  # as in the file
-    assert system.coordinates[-3:] == (("fly", 16, 15), ("joint14", 23, 21), ("joint15", 24, 22))
+    assert [joint.name for joint in system.coordinates] == [*names, "fly", "joint14", "joint15"]  # as in the file
+    assert [joint[2:4] for joint in system.coordinates[-3:]] == [(16, 15), (23, 21), (24, 22)]
     assert system.gravity == (0, 1, -9)
     cart = system.body(system.index_of("cart"))
     assert cart.joint.q == pytest.approx(np.radians([20])) and cart.joint.rest == pytest.approx(np.radians([7]))
@@ -376,6 +378,139 @@ def test_parts_that_are_no_body_by_themselves_add_up(arm: Path) -> None:
     assert driver("imported_robots").pinocchio_difference(arm, False, 0).difference < TOLERANCE["imported"][0]
 
 
+# Inertias that no rigid body has, which peers compute with: a moment above the sum of the others; a link without mass.
+ODD = """<robot name="odd"><link name="base"/>
+<link name="rod"><inertial><origin xyz="0 0 .2" rpy="1 2 3"/><mass value="1"/>
+<inertia ixx="0.01" iyy="0.02" izz="0.05" ixy="0.001" ixz="0" iyz="0"/></inertial></link>
+<link name="wheel"><inertial><mass value="0"/>
+<inertia ixx="1e-3" iyy="2e-3" izz="2e-3" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<link name="tip"><inertial><origin xyz="0 .1 0"/><mass value="0.2"/>
+<inertia ixx="1e-3" iyy="2e-3" izz="2e-3" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/><axis xyz="0 1 0"/></joint>
+<joint name="turn" type="continuous"><parent link="rod"/><child link="wheel"/><origin xyz="0 0 .4"/><axis xyz="1 1 0"/>
+</joint><joint name="slide" type="prismatic"><parent link="wheel"/><child link="tip"/><axis xyz="0 0 1"/>
+<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+
+
+def _matrix(inertia: tuple[float, ...]) -> Any:
+    xx, yy, zz, xy, xz, yz = inertia
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+@alone
+@pytest.mark.parametrize("free", [False, True])
+def test_inertias_of_no_rigid_body_are_taken_as_they_stand(tmp_path: Path, free: bool) -> None:
+    """And told, all at once, by how much; a model file keeps that they are."""
+    path = tmp_path / "odd.urdf"
+    path.write_text(ODD.replace('<link name="base"/>', f'<link name="base">{INERTIAL}</link>') if free else ODD)
+    for seed in range(3):
+        assert driver("imported_robots").pinocchio_difference(path, free, seed).difference < TOLERANCE["imported"][0]
+    system = read_robot(path, free)
+    told = r"taken as it stands: inertia of no rigid body: rod \([\d.]+ % beyond\), wheel \(without mass\)"
+    assert re.fullmatch(told, system.left_out[0])
+    write_system(system, tmp_path / "odd.toml")
+    assert read_system(tmp_path / "odd.toml").body(1).inertia == system.body(1).inertia
+    mended = read_robot(f"{path}:inertia=repair", free)
+    assert mended.left_out[0].startswith("mended: inertia of no rigid body: rod (")
+    rod = next(k for k in range(mended.n_bodies) if mended.name_of(k) == "rod")
+    low, middle, high = mended.body(rod).principal_moments
+    assert high == pytest.approx(low + middle, rel=1e-9)
+    before, after = (_matrix(of.body(rod).inertia) for of in (system, mended))
+    source, near = np.random.default_rng(5), np.linalg.norm(after - before)
+    for _ in range(200):  # of others of rigid bodies none is nearer
+        moments, axes = np.linalg.eigh(after + 0.3 * near * (lambda m: m + m.T)(source.uniform(-1, 1, (3, 3))))
+        if moments[2] <= moments[0] + moments[1]:
+            assert np.linalg.norm(axes @ np.diag(moments) @ axes.T - before) >= near
+    with pytest.raises(InputError, match="body 'rod': inertia is of no rigid body"):
+        read_robot(path, free, inertia="refuse")
+    with pytest.raises(InputError, match="unknown treatment of inertias 'mend'"):
+        read_robot(path, inertia="mend")
+    with pytest.raises(InputError, match="take it as it stands by `unphysical = true`"):
+        System().add(name="rod", mass=1, inertia=(1, 1, 3, 0, 0, 0), joint={"type": "fixed"})
+
+
+INERTIAL = '<inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+PLAIN = f"""<robot name="plain"><link name="base"/><link name="rod">{INERTIAL}</link>
+<joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/><axis xyz="0 1 0"/></joint></robot>"""
+UNFORMED = {
+    "dashes in comments": PLAIN.replace('<link name="base"/>', '<!-- --- base --- --><link name="base"/>'),
+    "a declaration that is not at the begin": "\n<?xml version='1.0'?>" + PLAIN,
+    "prefixes that are not declared (xacro)": PLAIN.replace(
+        "</robot>", "<gazebo><xacro:note>a:b</xacro:note></gazebo></robot>"
+    ),
+    "what stands behind </robot>": PLAIN + "\n</robot>",
+}
+
+
+@alone
+@pytest.mark.parametrize("what", UNFORMED)
+def test_xml_that_others_read_is_read(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "r.urdf"
+    path.write_text(UNFORMED[what], encoding="utf-8")
+    system = read_robot(path)
+    assert system.left_out[0] == f"taken as it stands: XML that is not well formed: {what}"
+    assert system.nu == 1 and system.body(0).mass == 2
+    path.write_text(PLAIN.replace("</link>", "</lnk>"), encoding="utf-8")
+    with pytest.raises(InputError, match="is not valid XML: mismatched tag"):
+        read_robot(path)
+
+
+@alone
+def test_a_fault_of_what_is_drawn_stops_nothing(tmp_path: Path) -> None:
+    mesh = '<visual><geometry><mesh filename="a.stl" scale=".001"/></geometry></visual>'
+    path = tmp_path / "r.urdf"
+    path.write_text(PLAIN.replace(INERTIAL, INERTIAL + mesh), encoding="utf-8")
+    told = "left out: picture: link 'rod': visual scale must be 3 finite numbers, got '.001'"
+    assert told in read_robot(path).left_out
+
+
+POSED = """<mujoco model="posed"><worldbody><body name="torso" pos="0 0 1"><freejoint name="root"/>
+<geom type="box" size=".1 .2 .3" pos=".1 0 0" mass="3"/>
+<body name="arm" pos="0 .1 0"><joint name="ball" type="ball"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/>
+<body name="hand" pos=".3 0 0"><joint name="hinge" axis="0 1 0" range="-30 60" limited="true" frictionloss=".2"/>
+<geom type="capsule" fromto="0 0 0 .2 0 0" size=".02"/></body></body></body></worldbody>
+<actuator><motor name="motor" joint="hinge"/></actuator>
+<keyframe><key name="home"/><key name="flying" qpos="1 2 3 .6 .8 0 0 .8 0 .6 0 .4" qvel="1 2 3 .1 .2 .3 .4 .5 .6 .7"/>
+</keyframe></mujoco>"""
+
+
+@alone
+def test_a_keyframe_is_where_it_begins(tmp_path: Path) -> None:
+    """All poses and velocities are those of MuJoCo; behind the file's name it serves every command."""
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "posed.xml"
+    path.write_text(POSED, encoding="utf-8")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 1)
+    mujoco.mj_forward(model, data)
+    system = system_from(f"{path}:keyframe=flying")
+    found = kinematics(system, *system.initial_state(0, 3))
+    for k in range(3):
+        twist = np.zeros(6)
+        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, k + 1, twist, 0)
+        assert_close("position", found.position[k], data.xpos[k + 1], "imported")
+        assert_close("angular velocity", found.angular_velocity[k], twist[:3], "imported")
+        assert_close("velocity", found.velocity[k], twist[3:], "imported")
+    hinge = system.coordinates[-1]
+    assert (hinge.name, hinge.kind, hinge.q, hinge.u, hinge.friction) == ("hinge", "hinge", 11, 9, 0.2)
+    assert hinge.limits == pytest.approx(np.radians([-30, 60])) and hinge.actuators == ("motor",)
+    assert "left out: keyframe (to begin with one, FILE:keyframe=NAME): home" in system.left_out
+    with pytest.raises(InputError, match="has no keyframe 'fly'; did you mean 'flying'"):
+        read_robot(path, keyframe="fly")
+    with pytest.raises(InputError, match="there is no 'hom' for behind the name of a robot's file"):
+        read_robot(f"{path}:hom")
+
+
+@alone
+def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "r.urdf"
+    path.write_text(PLAIN.replace('<link name="base"/>', f'<link name="base">{INERTIAL}</link>'), encoding="utf-8")
+    assert system_from(path).nu == 1 and system_from(f"{path}:free").nu == 7
+    with pytest.raises(InputError, match="is URDF, which has no keyframes"):
+        read_robot(path, keyframe="home")
+
+
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
     assert set(read_robot(zoo).left_out) == {
@@ -447,7 +582,7 @@ REFUSED = [
     (URDF.replace('xyz="0 0 2"', 'xyz="0 0 0"'), "joint 'slew' axis must not be zero"),
     (URDF.replace('<mass value="3"/>', '<mass value="heavy"/>'),
      "link 'column': inertial value must be 1 finite number"),
-    (URDF.replace('ixx="0.1"', 'ixx="9"'), "body 'column': inertia is of no rigid body"),
+    (URDF.replace('ixx="0.1"', 'ixx="-1"'), "body 'column': inertia must be positive semidefinite"),
     (URDF.replace('<link name="antenna"/>', '<link name="hand"/>'), "two links or two joints have one name"),
 ]  # fmt: skip
 

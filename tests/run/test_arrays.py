@@ -298,27 +298,30 @@ def test_mistakes_get_one_clear_error(mistake: str, tmp_path: Path) -> None:
     assert "\n" not in str(told.value)
 
 
-class TestApart:
+class TestTogether:
     """Ranks that were given no communicator."""
 
     pytestmark = starts_mpiexec
 
-    def test_ranks_without_a_communicator_are_told(self, tmp_path: Path) -> None:
-        """Once, on one rank, at the line of the user's; not where one is given."""
+    def test_ranks_without_a_communicator_share(self, tmp_path: Path) -> None:
+        """All of the job work on one system; where one is given, those of it."""
         script = tmp_path / "script.py"
         script.write_text(
             textwrap.dedent("""
             from mpi4py import MPI
             import mpimbs
-            mpimbs.Dynamics("chain:4", comm=MPI.COMM_SELF).close()
-            mpimbs.Dynamics("chain:4", comm=MPI.COMM_WORLD).close()
-            mpimbs.Dynamics("chain:4").close()
-            mpimbs.Dynamics("chain:4").close()
+            shared = mpimbs.Dynamics("chain:4").subchain.n_bodies, len(mpimbs.accelerations("chain:4"))
+            alone = mpimbs.Dynamics("chain:4", MPI.COMM_SELF).subchain.n_bodies
+            copies, result = mpimbs.Batch("chain:4", 6).copies, mpimbs.simulate("chain:4", 0.01)
+            with open(f"{MPI.COMM_WORLD.rank}.txt", "w") as file:
+                print(*shared, alone, copies, result.motion is not None, file=file)
             """),
             encoding="utf-8",
         )
         command = ["mpiexec", "-n", "2", "--oversubscribe", sys.executable, "-m", "mpi4py", str(script)]
-        done = subprocess.run(command, env=plain_environment(), capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            command, env=plain_environment(), cwd=tmp_path, capture_output=True, text=True, timeout=100
+        )
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("2 ranks and no `comm`: each of them works on the whole system by itself") == 1
-        assert f"{script}:6" in done.stderr
+        told = [(tmp_path / f"{rank}.txt").read_text(encoding="utf-8").strip() for rank in range(2)]
+        assert told == ["2 4 4 3 True", "2 4 4 3 False"]

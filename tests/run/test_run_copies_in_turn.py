@@ -88,7 +88,7 @@ def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     kept = ["q", "u", "energy", "loads", "power", *(["poses"] if "poses" in settings else [])]
     kept += ["loop_violation", "loop_loads"] if systems[0].loops else []
     found = comm.bcast([getattr(result, name) for name in kept] if comm.rank == 0 else None)
-    own = [simulate(systems[k], 0.12, **settings) for k in range(batch.first, batch.last)]
+    own = [simulate(systems[k], 0.12, **settings, comm=MPI.COMM_SELF) for k in range(batch.first, batch.last)]
     for k, alone in enumerate(own, batch.first):
         expected = [getattr(alone, name) for name in kept]
         for values, like in zip(found, expected, strict=True):
@@ -157,7 +157,7 @@ def test_events_of_copies(comm: MPI.Comm, tmp_path: Path) -> None:
     found = comm.bcast({name: getattr(result, name) for name in names} if comm.rank == 0 else None)
     bodies = comm.bcast({name: result.body(name) for name in ("b0", "b3", "b5")} if comm.rank == 0 else None)
     for k in range(batch.first, batch.last):
-        own = simulate(systems[k], 0.12, **settings)
+        own = simulate(systems[k], 0.12, **settings, comm=MPI.COMM_SELF)
         assert [event["time"] for event in own.events] == [0.02 + 0.01 * k, pytest.approx(0.085 + 0.003 * k)]
         assert result.events[str(k)] == own.events and all(
             np.array_equal(found[n][:, k], getattr(own, n)) for n in names
@@ -197,7 +197,7 @@ def test_work_of_joints_of_copies_that_lanes_would_carry(comm: MPI.Comm) -> None
     assert result.lanes == 1 and not result.failed
     found = comm.bcast((result.q, result.joint_work) if comm.rank == 0 else None)
     for k in range(batch.first, batch.last):
-        own = simulate("rope:3", 0.12, state=(batch.q[0], speeds[k]), **asked)
+        own = simulate("rope:3", 0.12, state=(batch.q[0], speeds[k]), **asked, comm=MPI.COMM_SELF)
         assert np.array_equal(found[0][:, k], own.q) and np.array_equal(found[1][:, k], own.joint_work)
     parallel_assert(bool(found[1][-1].any()) or comm.rank > 0, "work was done", comm)
 

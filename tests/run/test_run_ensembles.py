@@ -68,7 +68,7 @@ def pushed(k: int, fails: bool = False) -> System:
 
 def alone(comm: MPI.Comm, batch: Batch, systems: list[System], **settings: Any) -> list[tuple[int, Any]]:
     """Results of this rank's copies, each simulated by itself."""
-    return [(k, simulate(systems[k], 0.1, **settings)) for k in range(batch.first, batch.last)]
+    return [(k, simulate(systems[k], 0.1, **settings, comm=MPI.COMM_SELF)) for k in range(batch.first, batch.last)]
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, after: float) -> None:

@@ -297,7 +297,7 @@ def test_what_lies_is_kept_by_checkpoints(comm: MPI.Comm, tmp_path: Path, monkey
         kept, output = Checkpoints(steps=10), folder / "run.h5"
         simulate(hand(joint="spherical"), 2.0, comm, every=0.25, dt=0.01, output=output, checkpoints=kept)
     if comm.rank == 0:
-        restart(folder / "run.checkpoint.h5")
+        restart(folder / "run.checkpoint.h5", comm=MPI.COMM_SELF)
         found = load(folder / "run.h5")
         assert_close("poses", found.poses, reference.poses, "runs on ranks")
         with h5py.File(folder / "run.h5") as file:

@@ -31,7 +31,7 @@ def states(monkeypatch: pytest.MonkeyPatch, system: System, t_end: float, **sett
 
     with monkeypatch.context() as patch:
         patch.setattr(Integrator, "step_towards", step_towards)
-        simulate(system, t_end, **settings)
+        simulate(system, t_end, **settings, comm=MPI.COMM_SELF)
     return np.array([t for t, _, _ in found]), [(q, u) for _, q, u in found]
 
 
@@ -69,7 +69,7 @@ def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, 
     result = simulate(system, 0.4, comm, **settings)
     found = comm.bcast(result.extremes)
     times, reached = states(monkeypatch, system, 0.4, every=0.4, dt=0.02)
-    alone = Dynamics(system)
+    alone = Dynamics(system, comm=MPI.COMM_SELF)
     loads = [alone.joint_loads(q, u, t=t) for t, (q, u) in zip(times, reached, strict=True)]
     expected = {
         "q": np.array([q for q, _ in reached]), "u": np.array([u for _, u in reached]),

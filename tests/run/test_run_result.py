@@ -163,7 +163,7 @@ def test_the_newer_of_a_file_and_its_part_is_loaded(comm: MPI.Comm, path: Path) 
     if comm.rank > 0:
         return
     killed = path.with_name("killed.h5")
-    simulate("chain:6", 0.5, output=killed, every=0.1)
+    simulate("chain:6", 0.5, output=killed, every=0.1, comm=MPI.COMM_SELF)
     with h5py.File(killed, "r+") as file:
         file.attrs["status"] = "running"
     killed.rename(part := path.with_name("out.h5.part"))

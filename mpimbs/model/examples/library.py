@@ -272,6 +272,38 @@ GENERATORS: dict[str, Generator] = {
 }
 
 
+def read(
+    model: str | os.PathLike[str],
+    parameters: Mapping[str, float] | None = None,
+    *,
+    free: bool = False,
+    keyframe: str = "",
+    inertia: str = "",
+) -> System:
+    """Read a model: a TOML, URDF or MJCF file, or one that a generator makes, such as "chain:1024".
+
+    Parameters
+    ----------
+    model : str or path
+        Of a TOML file perhaps with parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
+    parameters : dict, optional
+        Of a TOML file, in place of these.
+    free, keyframe, inertia
+        Of robots; see `read_robot`.
+
+    Raises
+    ------
+    InputError
+        See `system_from` and `read_robot`; or what is for robots is given for another model.
+    """
+    if not (free or keyframe or inertia):
+        return system_from(model, parameters)
+    if not is_robot(model):
+        told = "`free`, `keyframe` and `inertia` are for robots' files"
+        raise InputError(f"{told}, and {os.fspath(model)!r} is none: leave it out")
+    return read_robot(model, free, keyframe, inertia)
+
+
 def system_of(given: object) -> System:
     """Return a system as it is, or that which a text or a path names; see `system_from`.
 

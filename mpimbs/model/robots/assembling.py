@@ -11,6 +11,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
+from mpimbs.model.contents import JointRead
 from mpimbs.model.gear import Gear
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
@@ -85,7 +86,7 @@ class JointGroup(NamedTuple):
             values = [value for joint in self.joints for value in getattr(joint, name)]
             if any(values):
                 found[name] = values if len(values) > 1 else values * kind.nu
-        for name in ("q", "rest"):
+        for name in ("q", "u", "rest"):
             given = [getattr(joint, name) for joint in self.joints]
             if any(value is not None for value in given):
                 found[name] = [number for value in given for number in ((0.0,) if value is None else value)]
@@ -181,13 +182,13 @@ def assembled(robot: Robot) -> System:
     for name, given in made:
         joint = Joint(**given.pop("joint"))  # type: ignore[arg-type]
         try:
-            bodies.append(Body(name=name, geometry=tuple(shapes[name]), joint=joint, **given))
+            bodies.append(_body(robot, name=name, geometry=tuple(shapes[name]), joint=joint, **given))
         except InputError as error:
             refused.append(str(error))
     if refused:
         raise InputError("; ".join(refused))
-    for body in bodies:
-        system.add(body)
+    for each in bodies:
+        system.add(each)
     system.coordinates = tuple(_coordinates(robot))
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
@@ -195,11 +196,40 @@ def assembled(robot: Robot) -> System:
     return system
 
 
-def _coordinates(robot: Robot) -> Iterator[tuple[str, int, int]]:
-    """The name of each joint, and where its coordinates and speeds begin."""
+def _body(robot: Robot, **given: Any) -> Body:
+    """A body, whose inertia may be of no rigid one: what is taken as it stands is noted."""
+    try:
+        return Body(**given)
+    except InputError:
+        if robot.inertias == "refuse":
+            raise
+        body = Body(**given, unphysical=True)
+    *others, largest = body.principal_moments
+    told = f"{100 * (largest / sum(others) - 1.0):.2g} % beyond" if body.mass else "without mass"
+    if robot.inertias == "keep" or not body.mass:
+        robot.take("taken as it stands: inertia of no rigid body", f"{body.name} ({told})")
+        return body
+    robot.take("mended: inertia of no rigid body", f"{body.name} ({told})")
+    return Body(**given | {"inertia": _nearest(body.inertia)})
+
+
+def _nearest(inertia: tuple[float, ...]) -> tuple[float, ...]:
+    """The inertia of a rigid body, a flat one, that is nearest to one of none, in the norm of Frobenius.
+
+    That has the same principal axes; of moments a <= b < c - a the nearest with a + b = c is a third of what c is
+    beyond from each.
+    """
+    xx, yy, zz, xy, xz, yz = inertia
+    moments, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    beyond = moments[2] - moments[0] - moments[1]
+    return _six(axes @ np.diag(moments + beyond / 3.0 * np.array([1.0, 1.0, -1.0])) @ axes.T)
+
+
+def _coordinates(robot: Robot) -> Iterator[JointRead]:
+    """Each joint, and where its coordinates and speeds begin."""
     q = u = 0
     for joint in robot.order:
-        yield joint.name, q, u
+        yield JointRead(joint.name, joint.kind, q, u, joint.limits, joint.friction, joint.actuators)
         nq, nu = {"free": (7, 6), "ball": (4, 3), "planar": (3, 3)}.get(joint.kind, (1, 1))
         q, u = q + nq, u + nu
 
@@ -354,5 +384,7 @@ def _six(inertia: Floats) -> tuple[float, ...]:
 
 def lines_left_out(robot: Robot) -> Iterator[str]:
     """Say what was left out of a robot: a line for each kind."""
+    for kind, names in robot.taken.items():
+        yield f"{kind}: {', '.join(names)}"
     for kind, names in robot.left_out.items():
         yield f"left out: {kind}: {', '.join(names)}"

@@ -21,6 +21,7 @@ from mpimbs.model.robots.robot import (
     matrix_of,
     quaternion_of,
 )
+from mpimbs.model.text.table import suggest
 
 _KINDS: tuple[JointKind, ...] = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
 _HIDDEN = 3  # group of geoms from which on MuJoCo's viewer shows none
@@ -30,13 +31,13 @@ _EQUALITIES = ("connect", "weld", "joint", "tendon", "flex", "flexvert", "flexst
 _COUNTS = {"body": "nbody", "joint": "njnt", "equality": "neq"}  # of what is named by its number, how many there are
 
 
-def read_mjcf(path: Path) -> Robot:
-    """Read a robot from an MJCF file.
+def read_mjcf(path: Path, keyframe: str = "") -> Robot:
+    """Read a robot from an MJCF file, whose joints begin as one of its keyframes says, by name.
 
     Raises
     ------
     InputError
-        MuJoCo is not installed, or refuses the file.
+        MuJoCo is not installed, or refuses the file; or there is no such keyframe.
     """
     try:
         import mujoco
@@ -50,15 +51,22 @@ def read_mjcf(path: Path) -> Robot:
         raise InputError(f"is refused by MuJoCo: {' '.join(str(error).split())}") from None
     finally:
         mujoco.set_mju_user_warning(before)
-    return _Compiled(mujoco, model, path).robot()
+    return _Compiled(mujoco, model, path, keyframe).robot()
 
 
 class _Compiled:
     """A compiled model of MuJoCo."""
 
-    def __init__(self, mujoco: Any, model: Any, path: Path) -> None:
+    def __init__(self, mujoco: Any, model: Any, path: Path, keyframe: str) -> None:
         self._mujoco, self._model, self._path = mujoco, model, path
         self._objects = mujoco.mjtObj
+        self._begin, self._speeds, self._keyframe = model.qpos0, np.zeros(model.nv), keyframe
+        if keyframe:
+            names = [self._name("key", k) for k in range(model.nkey)]
+            if keyframe not in names:
+                raise InputError(f"has no keyframe {keyframe!r}{suggest(keyframe, names)}")
+            number = names.index(keyframe)
+            self._begin, self._speeds = model.key_qpos[number], model.key_qvel[number]
 
     def robot(self) -> Robot:
         """What is in it."""
@@ -122,17 +130,25 @@ class _Compiled:
             squares = m.actuator_gear[rotors, 0] ** 2
             armature = armature + squares @ m.actuator_armature[rotors]
             damping = damping + squares @ m.actuator_damping[rotors] * (not self._disabled("DAMPER"))
+        begin, moving = self._begin[q0 : q0 + nq], self._speeds[u0 : u0 + nu].copy()
+        if kind == "free":  # whose velocity is along the world's axes there, along the body's here
+            moving[:3] = matrix_of(tuple(begin[3:])).T @ moving[:3]
+        driven = [k for k in range(self._actuators) if m.actuator_trntype[k] in (0, 1) and m.actuator_trnid[k, 0] == j]
         return RobotJoint(
             self._name("joint", j),
             kind,
             m.jnt_axis[j].copy(),
             np.zeros(3) if kind == "free" else m.jnt_pos[j].copy(),
             float(m.qpos0[q0]) if single else 0.0,
-            tuple(float(m.qpos0[q0 + i]) for i in order),
+            tuple(float(begin[i]) for i in order),
             tuple(float(m.qpos_spring[q0 + i]) for i in order) if stiffness else None,
             (stiffness,) * nu,
             tuple(float(damping[i]) for i in speeds),
             tuple(float(armature[i]) for i in speeds),
+            tuple(float(moving[i]) for i in speeds) if moving.any() else None,
+            (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and m.jnt_limited[j] else None,
+            float(m.dof_frictionloss[u0 : u0 + nu].max()),
+            tuple(self._name("actuator", k) for k in driven),
         )
 
     def _turning(self) -> list[int]:
@@ -249,7 +265,8 @@ class _Compiled:
             if m.actuator_armature[number] or m.actuator_damping[number]:
                 robot.leave_out("armature and damping of actuator", self._name("actuator", number))
         for number in range(m.nkey):
-            robot.leave_out("keyframe (a state to begin with: `--state`)", self._name("key", number))
+            if (name := self._name("key", number)) != self._keyframe:
+                robot.leave_out("keyframe (to begin with one, FILE:keyframe=NAME)", name)
         for number in np.flatnonzero(m.body_mocapid >= 0).tolist():
             robot.leave_out("motion capture of body, which stands still", self._name("body", number))
         for number in range(m.nflex):

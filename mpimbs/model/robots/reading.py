@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,22 +17,32 @@ from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
 
-ROBOTS = (".urdf", ".xml", ".mjcf", ".xacro", ".sdf")
+_NAMED = re.compile(r"(?P<file>.*\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>[^/]*))?", re.IGNORECASE | re.DOTALL)
+_COMMENT, _DECLARATION = re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
+_TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
+_PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
+FREE, KEYFRAME, INERTIA = "free", "keyframe", "inertia"
+INERTIAS = ("keep", "repair", "refuse")
 
 
 def is_robot(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a robot's, by its name."""
-    return Path(path).suffix.lower() in ROBOTS
+    """Whether a file is a robot's, by its name, behind which may stand how it begins."""
+    return _NAMED.fullmatch(os.fspath(path)) is not None
 
 
-def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
+def read_robot(path: str | os.PathLike[str], free: bool = False, keyframe: str = "", inertia: str = "") -> System:
     """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
 
     Parameters
     ----------
     path : path
+        Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair".
     free : bool
         The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
+    keyframe : str
+        Of an MJCF file, the one whose coordinates and speeds its joints begin with.
+    inertia : {"keep", "repair", "refuse"}
+        Of no rigid body: kept as it stands, which is the default, or replaced by the nearest of one, or refused.
 
     Raises
     ------
@@ -39,14 +50,36 @@ def read_robot(path: str | os.PathLike[str], free: bool = False) -> System:
         The file can't be read, or describes no valid system; the message names file, item and remedy.
     """
     place = as_path("the robot's file", path)
+    if named := _NAMED.fullmatch(str(place)):
+        place = Path(named["file"])
+        free, keyframe, inertia = _begins(place, named["more"] or "", free, keyframe, inertia)
     with at(f"{place}: "):
-        robot = robot_in(place, free)
+        robot = robot_in(place, free, keyframe)
+        robot.inertias = inertia or INERTIAS[0]
+        if robot.inertias not in INERTIAS:
+            raise InputError(f"unknown treatment of inertias {inertia!r}; choose one of: {', '.join(INERTIAS)}")
         system = assembled(robot)
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
         system.validate()
     system.left_out = tuple(lines_left_out(robot))
     return system
+
+
+def _begins(place: Path, more: str, free: bool, keyframe: str, inertia: str) -> tuple[bool, str, str]:
+    """What stands behind the name of a file: whether the robot is free, its keyframe, what is done with inertias."""
+    for item in filter(None, more.split(":")):
+        key, equals, value = item.partition("=")
+        if item == FREE:
+            free = True
+        elif key == KEYFRAME and equals:
+            keyframe = value
+        elif key == INERTIA and equals:
+            inertia = value
+        else:
+            known = f"`{FREE}`, `{KEYFRAME}=NAME` and `{INERTIA}=repair`"
+            raise InputError(f"{place}: there is no {item!r} for behind the name of a robot's file, but {known}")
+    return free, keyframe, inertia
 
 
 def _why_nothing(robot: Robot, free: bool) -> str:
@@ -67,18 +100,54 @@ def _refuse_xacro(path: Path, root: ElementTree.Element) -> None:
         raise InputError("is a xacro file: write what it makes with xacro FILE > robot.urdf first")
 
 
-def robot_in(path: Path, free: bool = False) -> Robot:
+def _parsed(data: bytes) -> tuple[ElementTree.Element, list[str]]:
+    """The root element of a file, and what had to be mended to read it, which readers of robots let pass."""
+    try:
+        return ElementTree.fromstring(data), []
+    except ElementTree.ParseError as error:
+        wrong = error
+    text, told = data.decode("utf-8", errors="replace"), []
+    if any("--" in comment[4:-3] for comment in _COMMENT.findall(text)):
+        told.append("dashes in comments")
+    text = _COMMENT.sub("", text)
+    if not text.startswith("<?xml") and _DECLARATION.search(text):
+        told.append("a declaration that is not at the begin")
+    text = _DECLARATION.sub("", text)
+    if root := _TAG.search(text):
+        declared = {*re.findall(r"xmlns:([\w.-]+)", text), "xml", "xmlns"}
+        names = [name for tag in _TAGS.findall(text) for name in _PREFIX.findall(tag)]
+        if missing := sorted(set(names) - declared):
+            told.append(f"prefixes that are not declared ({', '.join(missing)})")
+            text = text[: root.end()] + "".join(f' xmlns:{name}="{name}"' for name in missing) + text[root.end() :]
+        before, end, behind = text.partition(f"</{root[1]}>")
+        if behind.strip():
+            told.append(f"what stands behind </{root[1]}>")
+        text = before + end
+    try:
+        return ElementTree.fromstring(text), told
+    except ElementTree.ParseError:
+        raise InputError(f"is not valid XML: {wrong}; correct or complete the file there") from None
+
+
+def robot_in(path: Path, free: bool = False, keyframe: str = "") -> Robot:
     """Read what a URDF or MJCF file describes; the arguments are those of `read_robot`, errors don't name the file."""
     note_input(path)
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        root, mended = _parsed(path.read_bytes())
     except FileNotFoundError:
         raise InputError("there is no such file; check its name") from None
     except OSError as error:
         raise InputError(f"can't be read: {error.strerror}") from None
-    except ElementTree.ParseError as error:
-        raise InputError(f"is not valid XML: {error}; correct or complete the file there") from None
+    robot = _robot_of(path, root, free, keyframe)
+    for what in mended:
+        robot.take("taken as it stands: XML that is not well formed", what)
+    return robot
+
+
+def _robot_of(path: Path, root: ElementTree.Element, free: bool, keyframe: str) -> Robot:
     if root.tag == "robot":
+        if keyframe:
+            raise InputError("is URDF, which has no keyframes: leave it out")
         _refuse_xacro(path, root)
         robot = read_urdf(path, root)
         if free:
@@ -90,4 +159,4 @@ def robot_in(path: Path, free: bool = False) -> Robot:
         raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
     if free:
         raise InputError("is MJCF, which says itself what is free: give a body a <freejoint/>")
-    return read_mjcf(path)
+    return read_mjcf(path, keyframe)

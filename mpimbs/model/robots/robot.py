@@ -68,8 +68,16 @@ class RobotJoint:
         Coordinate of a hinge or slide in the reference position (rad, m).
     q, rest : tuple of floats
         Initial coordinates, and those at which springs carry no load.
+    u : tuple of floats
+        Initial speeds.
     stiffness, damping, armature : tuple of floats
         Of each free axis.
+    limits : (float, float), optional
+        Least and largest coordinate of a hinge or slide (rad, m).
+    friction : float
+        Coulomb's (N m, N).
+    actuators : tuple of str
+        What drives it.
     """
 
     name: str
@@ -82,6 +90,10 @@ class RobotJoint:
     stiffness: tuple[float, ...] = (0.0,)
     damping: tuple[float, ...] = (0.0,)
     armature: tuple[float, ...] = (0.0,)
+    u: tuple[float, ...] | None = None
+    limits: tuple[float, float] | None = None
+    friction: float = 0.0
+    actuators: tuple[str, ...] = ()
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
@@ -158,6 +170,10 @@ class Robot:
     links, loops, gears : list
     left_out : dict of str to list of str
         What can't be taken over: by kind, the names.
+    taken : dict of str to list of str
+        What is taken as it stands though it can't be right, or mended: likewise.
+    inertias : {"keep", "repair", "refuse"}
+        What is done with inertias of no rigid body.
     order : list of RobotJoint
         The joints in the order in which the system made of it has their coordinates.
     """
@@ -168,8 +184,14 @@ class Robot:
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+    taken: dict[str, list[str]] = field(default_factory=dict)
+    inertias: str = "keep"
     order: list[RobotJoint] = field(default_factory=list)
 
     def leave_out(self, kind: str, name: str) -> None:
         """Note what can't be taken over."""
         self.left_out.setdefault(kind, []).append(name)
+
+    def take(self, kind: str, name: str) -> None:
+        """Note what is taken as it stands, or mended."""
+        self.taken.setdefault(kind, []).append(name)

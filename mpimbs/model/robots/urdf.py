@@ -144,7 +144,13 @@ class _Urdf:
                 own = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
                 if np.abs(own).max() > _GYRATION**2 * link.mass:
                     link.inertia = pose.rotation @ own @ pose.rotation.T
-        link.shapes = [shape for visual in item.findall("visual") if (shape := self._shape(visual, name)) is not None]
+        for visual in item.findall("visual"):
+            try:
+                shape = self._shape(visual, name)
+            except InputError as error:  # a fault of what is drawn alone
+                robot.leave_out("picture", str(error))
+            else:
+                link.shapes += [] if shape is None else [shape]
         return link
 
     def _moves(self, joint: ElementTree.Element, robot: Robot) -> list[RobotJoint]:
@@ -160,10 +166,12 @@ class _Urdf:
         dynamics = joint.find("dynamics")
         if dynamics is not None:
             made.damping = (_number(dynamics, "damping", title, 0.0),)
-            if _number(dynamics, "friction", title, 0.0):
+            made.friction = _number(dynamics, "friction", title, 0.0)
+            if made.friction:
                 robot.leave_out("friction of joint", name)
-        if joint.find("limit") is not None and kind in ("revolute", "prismatic"):
+        if (limit := joint.find("limit")) is not None and kind in ("revolute", "prismatic"):
             robot.leave_out("limit of joint", name)
+            made.limits = _number(limit, "lower", title, 0.0), _number(limit, "upper", title, 0.0)
         return [made]
 
     def _placed(self, joint: ElementTree.Element, robot: Robot) -> tuple[Pose, list[RobotJoint]]:

@@ -77,7 +77,7 @@ def system_text(system: System, functions: bool = False) -> str:
     """
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
     lines += [f"# {line}" for line in system.left_out]
-    lines += [f"# joint {name}: q from {q} on, u from {u} on" for name, q, u in system.coordinates]
+    lines += [f"# joint {joint.name}: q from {joint.q} on, u from {joint.u} on" for joint in system.coordinates]
     for force in system.force_functions:
         if not functions:
             raise InputError(

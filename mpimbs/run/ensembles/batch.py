@@ -45,7 +45,7 @@ class Batch:
     copies : int, optional
         How many, of one system.
     comm : MPI.Comm, optional
-        The ranks that share the copies; this process alone by default, of which several ranks are warned.
+        The ranks that share the copies; all of the job by default.
     lanes : int, optional
         Copies side by side: 1, 2, 4 or 8; as many as the processor has by default. Of fewer copies than lanes one
         after the other is evaluated.

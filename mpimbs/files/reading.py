@@ -16,7 +16,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import part_of
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, FORMAT
 
-_WAITS = (0.01, 0.03, 0.1, 0.3)  # s: for a writer that makes room in the file
+_WAITS = (0.01, 0.03, 0.1, 0.3)  # wall time (s) for a writer that makes room in the file
 _ATTEMPTS = 25  # at metadata whose checksum is wrong: HDF5 waits twice as long after each, 30 ms in all
 
 

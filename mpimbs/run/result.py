@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,8 @@ from mpimbs.files.motion import Floats, Motion, Sampled
 from mpimbs.files.output import read_statistics
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.files.reading import newest, open_run
+from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import JointRead
 from mpimbs.run.witness import witness_told
 from mpimbs.stepping.projection import loops_told
 from mpimbs.stepping.step_sizes import steps_in_words
@@ -163,19 +166,22 @@ class Result(Outcome):
     events : list of dict
         Of each change of structure its `time` (s), what was `cut` and `connected`, the `energy_lost` (J), how far apart
         (m and rad) loops were that were closed by moving bodies (`moved`), and all that in words (`told`).
+    limits : str
+        Of a robot's file, which samples are beyond the limits of joints, that nothing keeps them to, and by how much.
     sizes : str
         The tuned sizes in use (`mpimbs.base.sizes`): "package", or a digest of others.
     motion : Motion
         On rank 0.
     """
 
-    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "extremes")
+    _not_kept: ClassVar[tuple[str, ...]] = (*Outcome._not_kept, "peaks", "limits", "extremes")
     energy_error: float = 0.0
     energy_change: float = 0.0
     solutions: dict[str, float] = field(default_factory=dict)
     loops: dict[str, Any] = field(default_factory=dict)
     witness: dict[str, Any] = field(default_factory=dict)
     peaks: str = ""
+    limits: str = ""
     extremes: dict[str, Floats] = field(default_factory=dict, compare=False)
     events: list[dict[str, Any]] = field(default_factory=list)
     sizes: str = "package"
@@ -225,6 +231,8 @@ class Result(Outcome):
             text += f"\n{witness_told(self.witness)}"
         if self.sizes != "package":
             text += f"\nsizes: {self.sizes}, by {VARIABLE}"
+        if self.limits:
+            text += f"\n{self.limits}"
         if self.peaks:
             text += f"\n{self.peaks}"
         if self.solutions:
@@ -238,6 +246,33 @@ class Result(Outcome):
             if "largest_residual" in s:
                 text += f"; residual up to {s['largest_residual']:.1e}, condition up to {s['largest_condition']:.1e}"
         return text
+
+
+def beyond_limits(joints: Sequence[JointRead], motion: Motion) -> str:
+    """Say which samples are beyond the limits that a robot's file gives joints, and nothing keeps them to; "" if none.
+
+    Of joints whose coordinates were kept, of one structure alone.
+    """
+    if isinstance(q := motion.array("q"), tuple) or q is None or not len(q):
+        return ""
+    kept = motion.kept("q")
+    begins, counts = motion.system.offsets()[0], np.diff(motion.system.offsets()[0])
+    columns = np.full(motion.system.nq, -1)
+    columns[numbers_of(begins, kept)[0]] = np.arange(int(counts[kept].sum()))
+    found = []
+    for joint in joints:
+        if joint.limits is not None and (column := columns[joint.q]) >= 0:
+            least, most = joint.limits
+            over = np.maximum(q[:, column] - most, least - q[:, column])
+            row = int(np.argmax(over))
+            if over[row] > _ROUNDED * (abs(least) + abs(most)):
+                found.append((float(over[row] / max(most - least, _ROUNDED)), joint.name, over[row], motion.t[row]))
+    told = [f"'{name}' by {by:.3g} (t = {t:.4g} s)" for _, name, by, t in sorted(found, reverse=True)]
+    more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    return f"beyond limits, which are left out: {', '.join(told[:_MOST_TOLD])}{more}" if told else ""
+
+
+_ROUNDED = 1e-6  # of limits, that samples may be beyond
 
 
 @dataclass(repr=False)

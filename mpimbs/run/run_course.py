@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from mpimbs.base.errors import InterruptionError, SimulationError
+from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
 from mpimbs.dynamics.quantities import Quantity
@@ -23,7 +24,7 @@ from mpimbs.model import System
 from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.recorder import Store
-from mpimbs.run.result import Result
+from mpimbs.run.result import Result, beyond_limits
 from mpimbs.run.run_events import TOGETHER, EventsState
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
@@ -126,6 +127,15 @@ class Run(Trajectory):
             file.begin_segment(number, lambda group: lay_out_segment(group, *given, *more))
 
         return self._recorder.store.next(widths, self._table.shapes, begin)
+
+    def _beyond_limits(self, result: Result) -> str:
+        """See `result.beyond_limits`; all ranks call."""
+        joints, told = self._events.system.coordinates, ""
+        if not any(joint.limits for joint in joints):
+            return ""
+        with contextlib.suppress(InputError):  # of an output that is gone
+            told = "" if result.motion is None else beyond_limits(joints, result.motion)
+        return str(self._comm.bcast(told))
 
     def _recall(self) -> RunState:
         return self._memory.recall()
@@ -249,6 +259,7 @@ class Run(Trajectory):
                 self._recorder.store.close(result.status, result.statistics(), unfinished)
         except OutputError as broken:
             error = error or broken
+        result.limits = self._beyond_limits(result)
         self._segment.dynamics.close()
         self.files.release()
         if isinstance(error, OutputError):

@@ -17,6 +17,7 @@ from mpimbs.model import Gear, Loop, System, read_robot, read_system, system_fro
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
 from mpimbs.parts.kinematics import kinematics
+from mpimbs.run.run import simulate
 from tolerances import TOLERANCE, assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="rank 0 reads robots, and it alone")
@@ -500,6 +501,24 @@ def test_a_keyframe_is_where_it_begins(tmp_path: Path) -> None:
         read_robot(path, keyframe="fly")
     with pytest.raises(InputError, match="there is no 'hom' for behind the name of a robot's file"):
         read_robot(f"{path}:hom")
+
+
+@alone
+def test_samples_beyond_limits_are_told(tmp_path: Path) -> None:
+    """The worst first, by how much and when; of a file as of memory; nothing where joints keep to them."""
+    limited = 'type="revolute"><limit lower="-0.2" upper="0.5" effort="1" velocity="1"/>'
+    weight = INERTIAL.replace("<mass", '<origin xyz="0.5 0 0"/><mass')
+    path = tmp_path / "r.urdf"
+    path.write_text(PLAIN.replace(INERTIAL, weight).replace('type="continuous">', limited), encoding="utf-8")
+    system = read_robot(path)
+    kept = simulate(system, 1.0, every=0.01)
+    angle = kept.q[:, 0] - 0.5
+    worst = int(np.argmax(angle))
+    expected = f"beyond limits, which are left out: 'hinge' by {angle[worst]:.3g} (t = {kept.t[worst]:.4g} s)"
+    assert angle[worst] > 1 and kept.limits == expected and expected in kept.summary()
+    assert simulate(system, 1.0, every=0.01, output=tmp_path / "o.h5").limits == expected
+    assert simulate(system, 0.1, every=0.01).limits == ""
+    assert simulate(system, 1.0, every=0.01, sample="pose").limits == ""
 
 
 @alone

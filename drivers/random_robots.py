@@ -105,6 +105,8 @@ def urdf(seed: int) -> str:
     for k in range(int(d.rng.integers(3, 10))):
         mass = float(d.rng.uniform(0.2, 3))
         xx, yy, zz = (0.0, 0.0, 0.0) if d.chance(0.1) else d.moments(mass)
+        if d.chance(0.15):  # of no rigid body
+            xx, mass = xx * float(d.rng.uniform(1, 4)), 0.0 if d.chance(0.3) else mass
         inertial = (
             f'<inertial><origin xyz="{d.numbers(3, 0.3)}" rpy="{d.numbers(3)}"/><mass value="{mass}"/>'
             f'<inertia ixx="{xx}" iyy="{yy}" izz="{zz}" ixy="0" ixz="0" iyz="0"/></inertial>'

@@ -58,7 +58,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What the operating system said, out of all that HDF5 wraps it in."""
+    """Give the operating system's words, out of all that HDF5 wraps them in."""
     text = str(error)
     if "error message = '" in text:
         return text.split("error message = '", 1)[1].split("'", 1)[0]

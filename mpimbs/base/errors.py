@@ -67,7 +67,7 @@ class HaltError(SimulationError):
 
     @property
     def meant(self) -> KeyboardInterrupt | SystemExit:
-        """What the function raised, to be raised by all ranks."""
+        """The error that the function raised, to be raised by all ranks."""
         told, leaves, code = self.args
         error = SystemExit(code) if leaves else KeyboardInterrupt(*[told] if told else [])
         error.__dict__["by all ranks"] = told

@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 class FormerNames(MetaPathFinder, Loader):
-    """What Python asks for modules, before it looks for files."""
+    """A finder that Python asks for modules, before it looks for files."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names

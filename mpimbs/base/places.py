@@ -99,7 +99,7 @@ def _mode(path: Path) -> int:
 
 
 def _input_at(path: Path) -> str | None:
-    """What was read from a file, by whatever name."""
+    """The input that was read from a file, by whatever name."""
     own = os.stat(path)
     for file in _inputs:
         with contextlib.suppress(OSError):

@@ -23,10 +23,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Must(Protocol):
-    """What values of a setting have to be."""
+    """A condition on the values of a setting."""
 
     def complaint(self, setting: Setting, path: str, value: Any) -> str:
-        """What is wrong with a value; empty where nothing is."""
+        """Say what is wrong with a value; empty where nothing is."""
 
 
 class Range(NamedTuple):
@@ -36,7 +36,7 @@ class Range(NamedTuple):
     words: str
 
     def complaint(self, setting: Setting, path: str, value: Any) -> str:
-        """What is wrong with a value; empty where nothing is."""
+        """Say what is wrong with a value; empty where nothing is."""
         said = f"{value:g}" if isinstance(value, float) else value
         return "" if self.holds(value) else f"{setting.noun} must be {self.words}, got `{path}={said}`"
 
@@ -47,7 +47,7 @@ class OneOf(NamedTuple):
     names: Sequence[str]
 
     def complaint(self, setting: Setting, path: str, value: Any) -> str:
-        """What is wrong with a name; empty where nothing is."""
+        """Say what is wrong with a name; empty where nothing is."""
         known = ", ".join(self.names)
         return "" if value in self.names else f"unknown {setting.noun} '{value}'; choose one of: {known}"
 
@@ -103,7 +103,7 @@ class Field(NamedTuple):
 
     @property
     def default_words(self) -> str:
-        """What happens where it isn't given; empty where there is nothing to say."""
+        """The default in words; empty where there is nothing to say."""
         silent = self.default in (None, False, dataclasses.MISSING) or isinstance(self.default, Settings)
         return self.setting.default or ("" if silent else str(self.default))
 

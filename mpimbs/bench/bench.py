@@ -221,7 +221,7 @@ def _swept(dynamics: Dynamics) -> dict[str, int] | None:
 
 
 class _Timed(NamedTuple):
-    """What is timed: an evaluation, not by its phases."""
+    """An evaluation that is timed as a whole, not by its phases."""
 
     dynamics: Dynamics
     call: Callable[[], object]

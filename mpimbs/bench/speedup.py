@@ -83,7 +83,7 @@ _LONGEST = 1.0  # s of simulated time for it
 
 
 class Plan(NamedTuple):
-    """What to measure.
+    """The measurements of a study.
 
     Attributes
     ----------
@@ -311,7 +311,7 @@ def machine() -> dict[str, Any]:
 
 
 def heading(system: System, spec: str, comm: MPI.Comm, cores: int) -> dict[str, Any]:
-    """What every study says first: of which model, how it was asked for, when, and on what."""
+    """Give the heading of a study: of which model, how it was asked for, when, and on what machine."""
     return {
         "model": spec,
         "bodies": system.n_bodies,

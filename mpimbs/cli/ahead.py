@@ -60,7 +60,7 @@ def compile_command(
 
 
 def usual() -> list[tuple[str, Callable[[], None]]]:
-    """What most systems need, in words, and what compiles it, or loads it from the cache; no communication."""
+    """Give what most systems need, in words, and calls that compile it, or load it from the cache; no communication."""
     import numpy as np
     from mpi4py import MPI
 

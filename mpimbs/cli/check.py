@@ -140,7 +140,7 @@ def _joints_read(system: System) -> Iterator[str]:
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What a model is, as plain numbers and texts."""
+    """Describe a model by plain numbers and texts."""
     from mpimbs.closure.report import loop_report
     from mpimbs.forces.motions import initial_motion
 
@@ -169,7 +169,7 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
 
 
 def _description(system: System, ranks: int, here: int) -> Iterator[str]:
-    """What a model is, what it leaves to defaults, what it takes of memory, and what is rarely meant."""
+    """Describe a model in lines: its parts, defaults that it relies on, memory, and what is rarely meant."""
     from mpimbs.bench.accuracy import notes
     from mpimbs.bench.motionless import motionless
     from mpimbs.dynamics.resources import EVALUATION, SIMULATION, free_memory, gigabytes

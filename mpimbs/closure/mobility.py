@@ -33,7 +33,7 @@ MOST_NUMBERS = 20_000_000  # of one front
 
 
 class Dependence(NamedTuple):
-    """What of the rows of a Jacobian is independent: its rank, and combinations of rows that vanish.
+    """The dependence of the rows of a Jacobian: its rank, and combinations of rows that vanish.
 
     Rows are eliminated in fronts, as a sparse QR factorization does, but for the left null space: of the rows of a
     front, only the combinations that don't touch the columns which are its own can vanish together with other rows;
@@ -190,7 +190,7 @@ _STUCK = 1e-6  # of a displacement of about one, what is left where nothing can 
 
 @dataclass(frozen=True)
 class Mobility:
-    """What the loops of a system leave to move in a state.
+    """The motions that the loops of a system leave in a state.
 
     Attributes
     ----------

@@ -122,7 +122,7 @@ ROUNDS = 20  # times as many iterations as there are constraints, at the most
 
 
 class Redistribution(NamedTuple):
-    """What loads of least norm are, and what they change in the joints of the tree."""
+    """Loop loads of least norm, and the changes that they make in the joints of the tree."""
 
     loads: Floats  # [loops, 6]: moment about and force at the joint's origin on the second body, in that body's frame
     joints: Floats  # [n, 6]: to be added to what bodies receive through their inboard joints; at their origins, in them
@@ -185,7 +185,7 @@ def of_constraints(loop: npt.NDArray[np.int64], held: Held, carried: Floats) -> 
 
 
 def _through_joints(constraints: LoopJacobian, bodies: BodyMotions, origin: Floats, loads: Floats) -> Floats:
-    """What the tree's joints carry more [n, 6] so that loads of loops [loops, 6], world components, move nothing."""
+    """Give the loads [n, 6] by which the tree's joints balance loads of loops [loops, 6], in world components."""
     about_world = loads.copy()
     about_world[:, :3] += np.cross(origin, loads[:, 3:])
     pair, parent = constraints.joints.bodies, constraints.system.parents()

@@ -31,7 +31,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class LoopReport:
-    """What the loops of a system are at its start.
+    """A report on the loops of a system at its start.
 
     Attributes
     ----------

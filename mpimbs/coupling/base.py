@@ -24,14 +24,14 @@ def at_time(t: float) -> str:
 
 @dataclass
 class CouplingState:
-    """What solutions of a coupling leave to the next: numbers, the same on all ranks, and this rank's arrays."""
+    """The state that solutions leave to the next: numbers, the same on all ranks, and this rank's arrays."""
 
     numbers: dict[str, int]
     arrays: dict[str, Floats]
 
 
 class Iterative(Protocol):
-    """What a coupling has beyond others whose solutions go on from those before: constraint loads at separated joints.
+    """A coupling that iterates, from its solutions before: it has constraint loads at separated joints.
 
     All ranks call its methods together.
     """
@@ -54,7 +54,7 @@ class Iterative(Protocol):
         ...
 
     def state(self) -> CouplingState:
-        """What earlier solutions leave to the next."""
+        """Give the state that earlier solutions leave to the next."""
         ...
 
     def go_on(self, state: CouplingState) -> None:
@@ -70,7 +70,7 @@ class Coupling(Protocol):
 
     @property
     def plan(self) -> npt.NDArray[np.int64] | None:
-        """What its compiled form is given in the one call of an evaluation (`dynamics.pipeline`); None if none."""
+        """The plan of its compiled form, for the one call of an evaluation (`dynamics.pipeline`), or None."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class Coupling(Protocol):
         ...
 
     def statistics(self) -> dict[str, int]:
-        """What solutions took so far, by name; empty where they always take the same."""
+        """Give the cost of the solutions so far, by name; empty where it is always the same."""
         ...
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Coupling(Protocol):
 
     @property
     def solve(self) -> Solve | None:
-        """What Python calls to find the boundary values of this rank's subchains; None where compiled code does."""
+        """The function that finds the boundary values of this rank's subchains; None where compiled code does."""
         ...
 
 
@@ -124,7 +124,7 @@ class Solve(Protocol):
 
 
 class DirectCoupling:
-    """What couplings that are exact in one pass have in common.
+    """A coupling that is exact in one pass.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ from mpimbs.parts.subchains import Subchains
 
 
 class Strategy(NamedTuple):
-    """What a coupling needs: how the system is divided, what a rank makes of its part, and what joins the parts.
+    """The strategy of a coupling: how the system is divided, what a rank makes of its part, and what joins the parts.
 
     Attributes
     ----------

@@ -104,7 +104,7 @@ class RemoteEnds:
 
 
 class Acted(NamedTuple):
-    """What acted on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
+    """The loads on a rank's bodies in an evaluation, beside springs, dampers and constant torques of the model."""
 
     forces: Floats  # [nu]: generalized forces of functions, and those that were given (N m, N); empty for none
     boundary: Floats | None = None  # [k, BOUNDARY]: of what the bodies hang on, where body forces or springs act

@@ -56,7 +56,7 @@ class StateAt:
 
     @cached_property
     def carried(self) -> CarriedLoads:
-        """What joints and loops carry: an evaluation."""
+        """The loads that joints and loops carry: an evaluation."""
         dynamics, given = self._dynamics, (self.q, self.u, self._held, self.t)
         return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(*given))
 

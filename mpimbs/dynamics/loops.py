@@ -160,7 +160,7 @@ class ClosedLoops:
         return found[:, :2], found[:, 2:]
 
     def _measured(self, q: Floats, u: Floats) -> Floats:
-        """Both of `apart` [loops, 4]."""
+        """Measure both of `apart` [loops, 4]."""
         self._divided.measure(q, u)
         found = np.zeros((len(self._names), 4))
         for part in self._parts:

@@ -35,7 +35,7 @@ class Instant(Protocol):
 
     @property
     def residual(self) -> Floats:
-        """What the witness has seen at most [2]."""
+        """The largest residuals that the witness has seen [2]."""
 
     @property
     def energy(self) -> Floats:
@@ -47,15 +47,15 @@ class Instant(Protocol):
 
     @property
     def joint_loads(self) -> Floats:
-        """Of this rank's joints [n, 6]; this and what joints do, and loops carry, is one evaluation."""
+        """The loads of this rank's joints [n, 6]; with the forces of joints and the loads of loops one evaluation."""
 
     @property
     def joint_forces(self) -> Floats:
-        """Of these along the motion subspaces [nu]."""
+        """The forces of joints along their motion subspaces [nu]."""
 
     @property
     def loop_loads(self) -> Floats:
-        """Of all loops [loops, 6]."""
+        """The loads of all loops [loops, 6]."""
 
     @property
     def violations(self) -> Floats:
@@ -66,7 +66,7 @@ class Instant(Protocol):
 
     @property
     def solution(self) -> Any:
-        """Of the constraint-load equations, the `SolutionSample`."""
+        """The `SolutionSample` of the constraint-load equations."""
 
 
 class SampledCopies(Protocol):
@@ -153,7 +153,7 @@ class Quantity:
 
     @property
     def asked_for(self) -> str:
-        """What users call it."""
+        """The name by which users ask for it."""
         return self.asked or self.name
 
     @property
@@ -193,7 +193,7 @@ def moment(loads: Floats, centers: Floats) -> Floats:
 
 
 def _power(at: Instant) -> Floats:
-    """What drives each joint times its speeds."""
+    """Give the power of each joint: the forces that drive it times its speeds."""
     bodies = np.repeat(np.arange(at.columns.n), np.diff(at.columns.u_offset))
     return np.bincount(bodies, at.joint_forces * at.u, minlength=at.columns.n).astype(float)
 

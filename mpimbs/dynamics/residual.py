@@ -125,7 +125,7 @@ class Residual(NamedTuple):
         return f"{wrong}: this is wrong; please report the model" if wrong else ""
 
     def told(self) -> str:
-        """What holds to how much, in words."""
+        """Say how well the equations hold."""
         text = holds_told(self.motion, self.body, self.loops, self.loop) + dropped_told(self.dropped, self.without)
         return text + lost_told(self.motion, self.loops, self.masses)
 
@@ -178,7 +178,7 @@ def dropped_told(dropped: int, without: str) -> str:
 
 
 def lost_told(motion: float, loops: float, masses: float) -> str:
-    """What masses that differ much have cost, in words that are put behind others; "" where nothing."""
+    """Say what masses that differ much have cost, in words that are put behind others; "" for nothing."""
     if motion <= LOST.motion and loops <= LOST.loops:
         return ""
     off = EPSILON * masses

@@ -22,7 +22,7 @@ class Need(NamedTuple):
     loop: float  # for each of its own loops, of which everything is swept as a tree
 
     def of(self, system: System, ranks: int) -> float:
-        """What one of so many ranks takes, of equal shares."""
+        """Give the memory that one of so many ranks takes, of equal shares."""
         body = self.body if system.is_chain and not system.loops else self.tree_body
         own = body * system.n_bodies + self.number * (system.nq + system.nu) + self.loop * len(system.loops)
         return self.whole * system.n_bodies + own / ranks

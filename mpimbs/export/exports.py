@@ -206,7 +206,7 @@ def _write_npz(motion: Motion, path: Path, texts: Sequence[str]) -> None:
 
 
 def _of_one(write: Callable[[Motion, Path], None]) -> Callable[[Motion, Path, Sequence[str]], None]:
-    """What writes one motion, for a file that has no place for several."""
+    """Give the writer of one motion, for a file that has no place for several."""
     return lambda motion, path, texts: write(motion.one(), path)
 
 

@@ -96,7 +96,7 @@ def _has_loads(motion: Motion) -> bool:
 
 
 def _samples(parts: list[Motion], loads: bool) -> Iterator[dict[str, Floats]]:
-    """What the bodies have, sample by sample."""
+    """Give the quantities of the bodies, sample by sample."""
     for part in parts:
         subchain, poses, pulls = Subchain(part.system), part.poses, part.tension
         for sample, (q, u) in enumerate(zip(part.q, part.u, strict=True)):

@@ -52,7 +52,7 @@ class Kept(NamedTuple):
 
     @property
     def output(self) -> Path:
-        """What its run writes."""
+        """The output that its run writes."""
         return self.file.parent / str(self.header["output"])
 
 

@@ -25,7 +25,7 @@ class SolutionSample(NamedTuple):
 
 
 class SeparatedLoads(NamedTuple):
-    """What the constraint loads are loads on."""
+    """The separated joints on which constraint loads act."""
 
     bodies: npt.NDArray[np.int64]  # [unknowns]: the load acts on this body of the model through its inboard joint
     subspaces: Floats  # [unknowns, 6]: what a load of 1 is; see `SeparatedJoints`
@@ -33,7 +33,7 @@ class SeparatedLoads(NamedTuple):
 
 @dataclass
 class ConstraintState:
-    """What samples of constraint loads leave to the next: solutions and iterations so far, and the largest numbers."""
+    """The state that samples of constraint loads leave to the next: solutions and iterations, largest numbers."""
 
     before: tuple[int, int] = (0, 0)
     largest_residual: float = 0.0
@@ -60,7 +60,7 @@ class ConstraintRecord:
         self.state = ConstraintState()
 
     def separated_loads(self) -> SeparatedLoads:
-        """What the loads of all ranks act on; the same on every rank."""
+        """Give the joints on which the loads of all ranks act; the same on every rank."""
         joints = self._coupling.joints
         parts = self._comm.allgather((self._system.numbers_in_model(joints.bodies), joints.subspaces))
         return SeparatedLoads(*(np.concatenate(part) for part in zip(*parts, strict=True)))

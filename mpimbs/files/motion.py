@@ -50,7 +50,7 @@ class BodyHistory(NamedTuple):
 
 
 class Sampled:
-    """What samples have, as arrays in the model's order, each read when it is first asked for, then kept.
+    """Samples as arrays in the model's order, each read when it is first asked for, then kept.
 
     Each quantity (`mpimbs.dynamics.quantities`) is an attribute, by its name or what users call it: `t`, `q`, `u`,
     `energy`, `work`, `poses`, `loads`, `power`, `tension`, `loop_violation`, ...; None where it was not kept, or the
@@ -64,7 +64,7 @@ class Sampled:
     """
 
     def array(self, name: str) -> Any:
-        """What samples have of a quantity, by its name; None if they don't, or the motion is on another rank."""
+        """Give the samples of a quantity, by its name; None if there are none, or the motion is on another rank."""
         raise NotImplementedError
 
     @property
@@ -104,7 +104,7 @@ class Sampled:
 
 
 class MotionSegment:
-    """What samples have from one change of structure to the next.
+    """The samples from one change of structure to the next.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class MotionSegment:
         self._found: dict[str, Floats | None] = {}
 
     def arrays(self, copies: int) -> tuple[Any, ...]:
-        """What was kept as arrays by name, the systems of so many copies without functions, and `partial`."""
+        """Give the arrays that were kept by name, the systems of so many copies without functions, and `partial`."""
         kept = {name: self.read(name) for name in QUANTITIES}
         systems = {id(system): system for k in range(copies) for system in (self._system(k),)}
         plain = {number: _without_functions(system) for number, system in systems.items()}
@@ -154,7 +154,7 @@ class MotionSegment:
 
     @cached_property
     def system(self) -> System:
-        """What moved, of copies the first."""
+        """The system that moved, of copies the first."""
         return self._system(0)
 
     @cached_property
@@ -168,13 +168,13 @@ class MotionSegment:
         return self._partial()
 
     def read(self, name: str, at: Place | None = None) -> Floats | None:
-        """What was kept under a name, all or at a place of the array."""
+        """Read the samples of a name, all or at a place of the array."""
         if at is not None and self._copies and QUANTITIES[name].copied:
             at = (at[0], ALL, *at[1:])
         return self._look(name, at)
 
     def _look(self, name: str, at: Place | None) -> Floats | None:
-        """The same at a place that says which copies are meant."""
+        """Read the samples of a name at a place that says which copies are meant."""
         if at is None and name not in self._found:
             self._found[name] = _read_only(self._read(name, None))
         if name in self._found:
@@ -183,7 +183,7 @@ class MotionSegment:
         return self._read(name, at)
 
     def array(self, name: str, at: Place | None = None) -> Floats | None:
-        """As `read`, or what follows from that: poses from q, tension from loads."""
+        """Read the samples of a name, or derive them: poses from q, tension from loads."""
         if (derived := QUANTITIES[name].derived) is not None:
             return self._derived(*derived, at)
         if (found := self.read(name, at)) is not None or name != "poses" or "q" in self.partial:
@@ -197,7 +197,7 @@ class MotionSegment:
         return found[(rows, ALL, *at[1:]) if self._copies else (rows, *at[1:])]
 
     def _derived(self, base: str, derive: Callable[[Floats, Floats], Floats], at: Place | None) -> Floats | None:
-        """What follows from a quantity of bodies and their centers of mass: of copies from each one's own."""
+        """Derive a quantity from that of bodies and their centers of mass: of copies from each one's own."""
 
         def centers(k: int) -> Floats:
             system = self._system(k) if k else self.system
@@ -227,7 +227,7 @@ class MotionSegment:
         return _read_only(found)
 
     def of_body(self, name: str, k: int) -> Floats | None:
-        """What samples have of one quantity of body `k`; None if that was not kept."""
+        """Give the samples of one quantity of body `k`; None if that was not kept."""
         kept = self.partial.get(name)
         place = k if kept is None else int(np.searchsorted(kept, k))
         if kept is not None and (place == len(kept) or kept[place] != k):
@@ -239,7 +239,7 @@ class MotionSegment:
         return self.array(name, (ALL, slice(begin, begin + int(offset[k + 1] - offset[k]))))
 
     def copy(self, k: int) -> MotionSegment:
-        """That of a copy alone."""
+        """Give the segment of a copy alone."""
 
         def read(name: str, at: Place | None) -> Floats | None:
             shared = not QUANTITIES[name].copied
@@ -283,7 +283,7 @@ class Motion(Sampled):
         self._file: tuple[Path, str, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Of a file another process gets path and run; of memory the arrays, and the system without its functions."""
+        """Give another process path and run of a file; of memory the arrays, and the system without its functions."""
         if self._file is not None:
             return Motion.in_file, (*self._file, self.names, self.parameters)
         parts = [part.arrays(max(len(self.names), 1)) for part in self._parts]
@@ -299,7 +299,7 @@ class Motion(Sampled):
         names: Sequence[str] = (),
         parameters: dict[str, Floats] | None = None,
     ) -> Motion:
-        """That of samples of a run, so many of each structure, or of the copies of an ensemble."""
+        """Make the motion of samples in memory: so many of each structure of a run, or of the copies of an ensemble."""
         parts = [
             MotionSegment(partial(of_one.read, count), system, lambda: selection.partial, copies=bool(names))
             for of_one, count, system in zip(samples.all, rows, systems, strict=True)
@@ -315,7 +315,7 @@ class Motion(Sampled):
         names: Sequence[str] = (),
         parameters: dict[str, Floats] | None = None,
     ) -> Motion:
-        """That of a run in its output file, of structures one after the other, or of the copies of an ensemble."""
+        """Make the motion of an output file: of structures one after the other, or of the copies of an ensemble."""
         file = RunFile(path, run)
         places = ["", *(f"{SEGMENTS}/{number}/" for number in range(1, structures))]
         parts = [
@@ -344,7 +344,7 @@ class Motion(Sampled):
 
     @property
     def system(self) -> System:
-        """What moved, as it began, of copies the first; of an output file without the forces that are functions."""
+        """The system as it began, of copies the first; of an output file without the forces that are functions."""
         return self._parts[0].system
 
     @property
@@ -353,7 +353,7 @@ class Motion(Sampled):
         return [Motion(self.where, [part], self.names, self.parameters) for part in self._parts]
 
     def array(self, name: str) -> Any:
-        """What samples have under a name of the output file, or `tension`; None if they don't."""
+        """Give the samples of a name of the output file, or of `tension`; None if there are none."""
         if len(self._parts) == 1:
             return self._parts[0].array(name)
         if QUANTITIES[name].of in OF_STRUCTURE:
@@ -381,7 +381,7 @@ class Motion(Sampled):
         return Column(self, found.name)
 
     def some(self, name: str, samples: slice | Integers, *bodies: int | Integers | slice) -> Any:
-        """What some samples, all or ascending numbers, and bodies have under a name, without the others being read.
+        """Give a quantity of some samples, all or ascending numbers, and of some bodies, without reading the others.
 
         Of an array whose columns are the same for all structures.
         """
@@ -417,7 +417,7 @@ class Motion(Sampled):
         return whole
 
     def of_body(self, name: str, k: int) -> Any:
-        """What samples have of one quantity, as `array` names them, of body `k`; None if that was not kept."""
+        """Give the samples of one quantity, as `array` names them, of body `k`; None if that was not kept."""
         found = [part.of_body(name, k) for part in self._parts]
         if len(found) == 1:
             return found[0]
@@ -473,11 +473,11 @@ class Column:
         return len(self._motion.t)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """All of them."""
+        """Give all of the samples."""
         return np.array(self._motion.array(self._name), dtype)
 
     def __getitem__(self, at: Any) -> Any:
-        """Those of some samples: a number or slice; behind it others of columns, copies, bodies, as of an array."""
+        """Give some samples, by a number or slice; behind it those of columns, copies, bodies, as of an array."""
         rows, *columns = at if isinstance(at, tuple) else (at,)
         if isinstance(rows, int | np.integer):
             return self[(slice(int(rows), int(rows) + 1 or None), *columns)][0]
@@ -490,7 +490,7 @@ class Column:
 
 
 def _of_segment(samples: Integers, begin: int, end: int) -> slice | Integers:
-    """Those of ascending numbers of samples that lie in a segment, by their numbers in it."""
+    """Give the samples, of ascending numbers, that lie in a segment, by their numbers in it."""
     own = samples[(begin <= samples) & (samples < end)] - begin
     if len(own) and own[-1] - own[0] == len(own) - 1:  # which a file gives at once
         return slice(int(own[0]), int(own[-1]) + 1)
@@ -514,7 +514,7 @@ def _read_only(values: Floats | None) -> Floats | None:
 
 
 def _throughout(parts: list[Any]) -> Any:
-    """What samples have, of one structure behind that of the other."""
+    """Join the samples of structures, one behind the other."""
     if len(parts) == 1:
         return parts[0]
     return None if any(part is None for part in parts) else _read_only(np.concatenate(parts))
@@ -574,7 +574,7 @@ class RunFile:
             return str(Source(str(self.path), heading).contents()["name"])
 
     def system(self, place: str, copy: int) -> System:
-        """What moved; in a later segment as it held together then."""
+        """Read the system that moved; in a later segment as it held together then."""
         with self.open() as file:
             system = system_from_text(_model_text(file, copy), self.path)
             if not place or "copies" in file:

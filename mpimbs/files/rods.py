@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class RodHistory(NamedTuple):
-    """What passes the joints of a rod: of each what the links beyond do to those before, a row for each sample."""
+    """The loads through the joints of a rod, by the links beyond on those before, a row for each sample."""
 
     s: Floats  # [links]: m, where the inboard joint of each link is along the rod
     tension: Floats  # [samples, links]: N; negative for a push

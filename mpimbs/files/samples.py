@@ -59,7 +59,7 @@ class Samples:
                 self._rows[name].append(np.array(whole[name], np.float64).reshape(shape))
 
     def read(self, count: int, name: str, at: tuple[Any, ...] | None = None) -> Floats | None:
-        """What the first samples have under a name, all or at a place of the array; None if they don't."""
+        """Give the first samples of a name, all or at a place of the array; None if there are none."""
         if name not in self._shapes:
             return None
         rows, *rest = at or (slice(None),)

@@ -94,7 +94,7 @@ def _place(function: Callable[..., Any], error: BaseException) -> str:
 
 
 def _code(function: Any) -> Any:
-    """What a function is compiled from; None where that is not known."""
+    """Give the code that a function is compiled from; None where that is not known."""
     for wrapped in ("func", "py_func"):  # of functools.partial, numba
         function = getattr(function, wrapped, function)
     return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)

@@ -60,7 +60,7 @@ def add_forces(system: System, given: str) -> None:
 
 
 def _loads(system: System) -> tuple[object, ...]:
-    """What tells whether a function has changed a system."""
+    """Give facts that tell whether a function has changed a system."""
     wrenches = sum(map(len, system.wrenches.values()))
     forces = len(system.force_functions), wrenches, dict(system.torques)
     return (*forces, system.gravity, system.n_bodies, len(system.loop_names), len(system.springs), len(system.events))

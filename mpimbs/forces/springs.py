@@ -235,7 +235,7 @@ class ActingSprings:
         return f"the spring '{self.springs[k].name}'"
 
     def _values(self, t: float, function: SpringFunction, which: Integers) -> Floats:
-        """What a function gives of some springs."""
+        """Give the values of a function for some springs."""
         lengths, rates = self._found[which, LENGTH], self._found[which, RATE]
         values = np.empty(len(which))
         if isinstance(function, Dispatcher):

@@ -57,7 +57,7 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
 
     @functools.cache
     def part() -> Any:
-        """What other kernels call: made when one is compiled that does."""
+        """Make the dispatcher that other kernels call, when one is compiled that does."""
         made = numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
         if compiler is ApartCompiler:
             made._cache = PartCache(function)

@@ -30,7 +30,7 @@ from mpimbs.kernels.machine_code import Code
 
 
 class _NoEnvironment:
-    """What stands for numba's code generator where it would be told the environment of a function that Python calls."""
+    """A stand-in for numba's code generator, where it would be told the environment of a function that Python calls."""
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
@@ -291,7 +291,7 @@ class PartCache:
         self._function = function
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """What numba knows of a compiled function, made of what is kept; None if nothing is."""
+        """Make numba's record of a compiled function from what is kept; None if nothing is."""
         arguments, _ = sigutils.normalize_signature(signature)
         symbol = machine_code.symbol_of(self._function, arguments)
         code = machine_code.load_code(symbol) if symbol else None

@@ -153,7 +153,7 @@ class _Files(CompileResultCacheImpl):
         self._filename_base = f"{name}-{stamp(function)}"
 
     def reduce(self, result: Any) -> Any:
-        """What is kept, and the symbols of what it calls."""
+        """Give what is kept of a kernel, and the symbols of what it calls."""
         return result.library.needed, super().reduce(result)
 
     def rebuild(self, target_context: Any, kept: Any) -> Any:
@@ -200,7 +200,7 @@ class KernelCache(FunctionCache):
         return found
 
     def _found(self, sig: Any, target_context: Any) -> Any:
-        """What any folder has of the kernel."""
+        """Find what any folder has of the kernel."""
         for folder in cache_folders():
             self._look_into(folder)
             index = Path(self._cache_file._index_path)

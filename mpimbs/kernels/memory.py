@@ -374,7 +374,7 @@ class Table:
 
     @staticmethod
     def _put(name: str, place: Any, value: Any) -> tuple[int, int]:
-        """What stands at the place of an item."""
+        """Put a value at the place of an item."""
         if isinstance(place, NumberItem):
             if not isinstance(value, int | np.integer):
                 raise TypeError(f"{name}: a whole number is needed, not {value!r}")

@@ -46,7 +46,7 @@ class _Statement(NamedTuple):
 
 
 class _Module(NamedTuple):
-    """What stands at the top of a module."""
+    """The names at the top of a module."""
 
     statements: list[_Statement]
     defined: dict[str, list[int]]  # by which statements
@@ -124,7 +124,7 @@ def _written_since(file: Path) -> bool:
 
 
 def imports_of(tree: ast.AST) -> dict[str, Name]:
-    """What a source imports of the package, at its top or within, by the names that it gives it."""
+    """Find what a source imports of the package, at its top or within, by the names that it gives it."""
     found: dict[str, Name] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == SOURCES.name:
@@ -148,7 +148,7 @@ class _Sources:
         self._modules: dict[str, _Module | None] = {}
 
     def module(self, name: str) -> _Module | None:
-        """What stands in a module; None if it is none of the package, or is not followed."""
+        """Read the names of a module; None if it is none of the package, or is not followed."""
         if name not in self._modules:
             file = None if name in _NOT_FOLLOWED else _file_of(name)
             self._modules[name] = None

@@ -189,7 +189,7 @@ class Closings:
                 self.open += [(slot, loop, group, front.number) for loop, group in sorted(front.groups.items())]
 
     def _pass(self, body: int, handed: list[_Handed]) -> _Handed | None:
-        """What goes on from a body to its parent."""
+        """Pass the columns on from a body to its parent."""
         own = self._begin.get(body, [])
         goes_on = len(handed) == 1 and not own and not self._geared_on(handed[0].path)
         if goes_on and not self._closes(body, handed[0].front):
@@ -283,7 +283,7 @@ class Closings:
 
     @property
     def open_groups(self) -> list[int]:
-        """What is open in the end, by its numbers here, as the value has its groups."""
+        """The groups that are open in the end, by their numbers here, in the order of the value's groups."""
         return sorted({loop for _, loop, _, _ in self.open})
 
     @property

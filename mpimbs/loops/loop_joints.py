@@ -69,7 +69,7 @@ _UNIT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class ClosingJoints(NamedTuple):
-    """What is fixed of some loop joints, and what an evaluation writes of them."""
+    """Loop joints: what is fixed of them, and what an evaluation writes."""
 
     rows: Rows  # [n, 8]: the columns above
     ends: Floats  # [geometries * 2 * END_SIZE]

@@ -180,7 +180,7 @@ class LoopTable:
         return found
 
     def within(self, first: int, last: int) -> LoopTable:
-        """Those with an end on the bodies first to last - 1, which are counted from 0 then."""
+        """Give the loops with an end on the bodies first to last - 1, which are counted from 0 then."""
         here = (self.bodies >= first) & (self.bodies < last)
         bodies = np.where(here, self.bodies - first, np.where(self.bodies < 0, self.bodies, ELSEWHERE))
         return self.some(np.flatnonzero(here.any(axis=1)), bodies)

@@ -330,7 +330,7 @@ class Loops:
         return [k for k, loop in enumerate(self.closings.open_groups) if first <= loop < last]
 
     def groups(self, opened: Integers, ends: Integers, first: int, system: Contents) -> list[LoadGroup]:
-        """What the value of the interval has open, which begins with body `first`; see `interval.Outside`."""
+        """Give the open groups of the value of the interval, which begins with body `first`; see `interval.Outside`."""
         return groups_of(system, self._loop_table, self.closings, opened, ends, first)
 
     def violations(self) -> Floats:
@@ -341,7 +341,7 @@ class Loops:
         return self._norms(self._loop_table.scales)
 
     def parted(self) -> Floats:
-        """The same with meters in units of the loops' lengths [n, 2]: rad, and rad/s."""
+        """Measure how far from closed the loops were in units of their lengths [n, 2]: rad, and rad/s."""
         return self._norms(self._loop_table.lengths[:, None])
 
     def _norms(self, units: Floats) -> Floats:
@@ -439,7 +439,7 @@ class Loops:
         return float(moments.sum() + drives[:, :, 3:].sum())
 
     def _acting(self) -> Floats:
-        """What loops do at the origins of their two bodies, in the frames of these [n, 2, 6]."""
+        """Give the wrenches of loops at the origins of their two bodies, in the frames of these [n, 2, 6]."""
         measured = self._measured
         columns = measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
         acting = np.einsum("neik,nk->nei", columns, self._loads)

@@ -26,7 +26,7 @@ ForceT = TypeVar("ForceT", bound=ForceFunction)
 
 
 class Connections(NamedTuple):
-    """What holds a system together at a time.
+    """The joints that are cut and the loops that hold, at a time.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Connections(NamedTuple):
 
     @classmethod
     def of(cls, system: Contents) -> Connections:
-        """What holds a system together at the begin."""
+        """Give the connections of a system at the begin."""
         return cls((), tuple(loop.name for loop in system.loops))
 
     def refusal(self, system: Contents, event: Event) -> str | None:
@@ -65,7 +65,7 @@ class Connections(NamedTuple):
         return None
 
     def after(self, system: Contents, event: Event) -> Connections:
-        """What holds the system together after an event."""
+        """Give the connections of the system after an event."""
         bodies = {system.index_of(name) for name in event.cut if name not in system.loop_names}
         held = {*self.loops, *event.connect} - set(event.cut)
         loops = (*system.loops, *system.idle_loops)
@@ -75,7 +75,7 @@ class Connections(NamedTuple):
         return Connections(tuple(sorted({*self.cut, *bodies})), names, kept)
 
     def keeping(self, frames: Iterable[tuple[str, tuple[float, ...]]]) -> Connections:
-        """The same with joint frames on the second bodies of some loops."""
+        """Give the same connections with joint frames on the second bodies of some loops."""
         new = dict(frames)
         kept = {name: frame for name, frame in self.kept if name not in new} | new
         return self._replace(kept=tuple((name, kept[name]) for name in self.loops if name in kept))
@@ -181,7 +181,7 @@ def _without(forces: Iterable[ForceT], cut: Integers) -> Iterable[ForceT]:
 
 
 def _freed(segments: Segments, cut: Integers) -> Segments:
-    """The same bodies, some of them free."""
+    """Give the same bodies, some of them free."""
     made = Segments()
     for segment in segments:
         here = cut[(segment.first <= cut) & (cut <= segment.last)]

@@ -90,7 +90,7 @@ def _point(value: Any) -> tuple[float, ...] | str:
 
 
 class Heading(CheckedTable):
-    """What a system says of itself: its name, and the acceleration of gravity in the world frame, m/s^2."""
+    """The heading of a system: its name, and the acceleration of gravity in the world frame, m/s^2."""
 
     model_config = ConfigDict(title="system")
 

@@ -86,14 +86,14 @@ class Event(CheckedTable):
 
     @property
     def told(self) -> str:
-        """What it does and when, in words."""
+        """The event in words: what it does, and when."""
         parts = (f"{verb} {', '.join(map(repr, names))}" for verb, names in self._changes() if names)
         lie = " as they lie" if self.gap == "keep" else ""
         moment = f"when {self.named().when} passes zero" if self.time is None else f"at t = {self.time:g} s"
         return f"{' and '.join(parts)}{lie} {moment}"
 
     def named(self) -> Event:
-        """The same with its function, if it has one, as the text module:name."""
+        """Give the same event with its function, if it has one, as the text module:name."""
         return self.model_copy(update={"when": name_of_function(self.when)}) if callable(self.when) else self
 
     def _changes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:

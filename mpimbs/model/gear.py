@@ -52,7 +52,7 @@ class Gear(CheckedTable):
 
     @property
     def type(self) -> str:
-        """What it is among the types of loops."""
+        """The type of loop that a gear is."""
         return "gear"
 
     @property

@@ -25,7 +25,7 @@ _BY_TYPE: Any = None  # a default that depends on the type of the joint; the che
 
 
 class Jointed(CheckedTable):
-    """What `Joint` and `Loop` share: type, axis and pitch, which only some types take, and what acts along it."""
+    """The part that `Joint` and `Loop` share: type, axis and pitch, of some types alone, and what acts along it."""
 
     decisive: ClassVar[str] = "type"
 
@@ -51,7 +51,7 @@ class Jointed(CheckedTable):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What it was given, by keys: what makes another one like it, with some of them replaced."""
+        """The keys that were given, to make another one like it, with some of them replaced."""
         return {key: getattr(self, key) for key in self.model_fields_set if key != "axis" or self.kind.takes_axis}
 
     @property

@@ -78,7 +78,7 @@ def check_resistance(
 
 
 class Resistance:
-    """What resists the joints of thin bodies, in the position in which the system begins."""
+    """The resistance to the joints of thin bodies, in the position in which the system begins."""
 
     def __init__(self, system: Contents) -> None:
         self._system, self._parents = system, system.parents()
@@ -127,7 +127,7 @@ def _inertia(body: Body) -> Floats:
 
 
 def _motions(joint: Joint) -> tuple[Floats, Floats]:
-    """What a joint allows, in the frame of its body [6, nu], and what takes motions of the parent there [6, 6].
+    """Give the motions that a joint allows, in its body's frame [6, nu], and what takes the parent's there [6, 6].
 
     In the position in which it begins; translations of several steps are of the parent's axes, which span the same.
     """
@@ -158,7 +158,7 @@ def _motions(joint: Joint) -> tuple[Floats, Floats]:
 
 
 def _moved(rotation: Floats, position: Floats) -> Floats:
-    """What takes motions to a frame that lies so in theirs [6, 6]."""
+    """Give the matrix that takes motions to a frame that lies so in theirs [6, 6]."""
     return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ np.cross(np.eye(3), position), rotation.T]])
 
 

@@ -57,7 +57,7 @@ Count = Annotated[int, Field(strict=True, ge=1, description="how many links it i
 
 
 class Section(CheckedTable):
-    """What a cross section is: its area (m^2), second moments about `axis` and across it, and for torsion (m^4)."""
+    """A cross section: its area (m^2), second moments about `axis` and across it, and for torsion (m^4)."""
 
     area: float
     bending: tuple[float, float]

@@ -21,7 +21,7 @@ _MASS_RATIO = 1e8  # beyond this ratio of masses a system counts as badly scaled
 
 @dataclass(frozen=True)
 class Summary:
-    """What a system is.
+    """A system in numbers and words.
 
     `degrees_of_freedom` are those without loops; `depth` is the most joints from the world to a body; `total_mass` is
     in kg, `gravity` in m/s^2; `default_axes` names the bodies and loops whose joint has an axis that nobody gave.

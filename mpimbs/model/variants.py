@@ -33,7 +33,7 @@ FORMS = "BODY.KEY, q:BODY, u:BODY, SPRING.KEY, gravity[1] or force:NAME"
 
 
 class _Column(NamedTuple):
-    """What a column's numbers are."""
+    """The meaning of a column's numbers."""
 
     name: str
     what: str  # "body", "joint", "spring", "gravity", "force", or of the "text"

@@ -62,7 +62,7 @@ class Gather:
         return whole
 
     def _block(self, part: npt.ArrayLike) -> Floats:
-        """What this rank adds to the whole."""
+        """Give the block that this rank adds to the whole."""
         rows, given = self._order.rows, array_of(part)
         shape: tuple[int, ...] = (rows,) if self._width is None else (rows, self._width)
         if given.shape[:1] == (rows,) and given.size == math.prod(shape):

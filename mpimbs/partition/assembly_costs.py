@@ -63,7 +63,7 @@ PACKAGE_COSTS = AssemblyCosts()
 
 
 class OpenHandles(NamedTuple):
-    """Of every group of neighbouring leaves, from leaf i to the one before j: [leaves + 1, leaves + 1].
+    """Open handles of every group of neighbouring leaves, from leaf i to the one before j: [leaves + 1, leaves + 1].
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class OpenHandles(NamedTuple):
     mixed: bool
 
     def of_groups(self, ends: Integers) -> OpenHandles:
-        """Those of the groups that begin at some leaves, each as a leaf."""
+        """Give the open handles of the groups that begin at some leaves, each as a leaf."""
         where = np.ix_(ends, ends)
         return OpenHandles(self.open[where], self.outside[where], self.grounded[where], self.loops[where], self.mixed)
 

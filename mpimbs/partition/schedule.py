@@ -114,7 +114,7 @@ class Schedule:
 
     @cached_property
     def steps(self) -> list[list[Step]]:
-        """What each rank does, in order: up to the whole, and down again."""
+        """Give the steps of each rank, in order: up to the whole, and down again."""
         values, loads = self._asked
         found: list[list[Step]] = [[] for _ in range(self.size)]
 

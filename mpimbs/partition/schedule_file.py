@@ -58,7 +58,7 @@ class Joined(CheckedTable):
 
 
 class ScheduleTable(CheckedTable):
-    """What a file says of a schedule."""
+    """The table of a schedule's file."""
 
     model_config = ConfigDict(title="schedule")
 

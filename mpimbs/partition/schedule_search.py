@@ -248,7 +248,7 @@ class Search:
         return splits, seconds
 
     def _beyond(self, schedule: Schedule, handles: OpenHandles) -> Floats:
-        """What every rank has to do, or to wait for, beyond its sweeps on the way to the whole (s) [P]."""
+        """Give the time of every rank beyond its sweeps, at work or waiting, on the way to the whole (s) [P]."""
         joins, spans, doubles = Joins(handles, self._costs), schedule.spans, handles.doubles
         found = np.zeros(self._size)
         for left, right, ranks in schedule.joins:

@@ -75,7 +75,7 @@ class IntervalSubchain(Subchain):
         return max(self._most, 1)
 
     def nothing_before(self, numbers: int) -> Floats:
-        """What a scan over ranks begins with: that nothing is open before."""
+        """Give the begin of a scan over ranks: that nothing is open before."""
         return none_open(self.first, self._most, numbers)
 
     def boundaries(self, scanned: Floats, numbers: int) -> Floats:
@@ -85,7 +85,7 @@ class IntervalSubchain(Subchain):
         return np.array([found[place] if place >= 0 else world for place in self._outside.before])
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """What a scan of motions is given: those of the open bodies while the bodies inboard are held."""
+        """Give the motions of the open bodies while the bodies inboard are held, for a scan."""
         value = self.described(BOUNDARY)
         value[HEAD:].reshape(-1, 2 + BOUNDARY)[: len(self.outer), 2:] = self.relative_motions(q, u)
         return value
@@ -247,7 +247,7 @@ class IntervalPart(PartOfOne):
             self._wrench[:] = wrenches
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps read of all joints, each array once."""
+        """The arrays that the sweeps read of all joints, each once."""
         return [(self._made.structure, self._made.springs), *(self._subtrees.joints() if self._subtrees else [])]
 
 

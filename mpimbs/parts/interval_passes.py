@@ -134,7 +134,7 @@ def _omega(p, before, slot):
 
 @kernel(inline=True)
 def _turn_and_ask(zero, p, q, u, before):
-    """What the loops ask for, and the velocity terms, given the turns of the open bodies before the interval."""
+    """Find the loops' equations and velocity terms, given the turns of the open bodies before the interval."""
     if p.loops.size > 0:
         move_ends(0.0, p.loops, p.structure, p.work, q, u)
         ask_of_looped_tiles(zero, p.subtrees, p.work.junction, False)

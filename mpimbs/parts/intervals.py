@@ -112,7 +112,7 @@ class Intervals(PartByHandles):
                 before, at_q, at_u = joined, end_q, end_u
 
     def loop_wrenches(self) -> Floats:
-        """What loops do to the bodies of the whole at their origins [n, 6], as an evaluation found it; body frames."""
+        """Give the wrenches of loops on all bodies at their origins [n, 6], as an evaluation found; body frames."""
         found = np.zeros((self.whole.n_bodies, 6))
         for part in self._parts:
             for loops in part.all_loops:
@@ -121,7 +121,7 @@ class Intervals(PartByHandles):
         return found
 
     def owned_loads(self, count: int) -> Floats:
-        """What those of all `count` loops carry [count, ROW] for which this rank answers, in terms of C; others 0."""
+        """Give the loads of the loops that this rank answers for [count, ROW], in terms of C; 0 for others."""
         found = np.zeros((count, ROW))
         for loops in self.loops:
             found[loops.numbers[loops.owned]] = loops.joints.loads[loops.owned]
@@ -235,7 +235,7 @@ class Intervals(PartByHandles):
             part.set_wrenches(piece.wrenches)
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps read of all joints, each array once."""
+        """The arrays that the sweeps read of all joints, each once."""
         return [pair for part in self._parts for pair in part.joints()]
 
 

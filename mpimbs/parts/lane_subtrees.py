@@ -410,5 +410,5 @@ class LaneSubtrees:
         of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps of the subtrees read of their joints, each array once."""
+        """The arrays that the sweeps of the subtrees read of their joints, each once."""
         return [pair for sequence in self._sequences for pair in sequence.tiles.kinds.joints]

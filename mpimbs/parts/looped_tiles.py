@@ -136,7 +136,7 @@ class LoopedLanes:
         return found
 
     def handed(self, made: Build, looped_tile: LoopedTile, trunk: Integers, of_trunk: Integers) -> list[FromLoopedTile]:
-        """What the lanes hand over, given the trunk's places and the numbers that it gives the loops (-1: none)."""
+        """Give what the lanes hand over to the trunk, at its places and by its numbers of the loops (-1: none)."""
         found = []
         for lane, place in enumerate(looped_tile.places.tolist() if self.closings.open_groups else []):
             after = int(np.searchsorted(trunk, place))

@@ -75,7 +75,7 @@ class Part(Protocol):
 
     @property
     def plan(self) -> npt.NDArray[np.int64]:
-        """What its passes are given: a table that begins with `sweep.structure.Handles`."""
+        """The plan of its passes: a table that begins with `sweep.structure.Handles`."""
         ...
 
     @property
@@ -131,7 +131,7 @@ class SeparablePart(Part, Protocol):
         ...
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps read of all joints, each array once; numbers written there are those of the next sweep."""
+        """The arrays that the sweeps read of all joints, each once; what is written there the next sweep takes."""
         ...
 
 

@@ -83,7 +83,7 @@ class Subchain:
 
     @functools.cached_property
     def tiles(self) -> Tiles:
-        """What the compiled passes work on."""
+        """The tiles on which the compiled passes work."""
         return subchain_tiles(self.system, self._cut, self.tip, self._has_wrenches)
 
     @functools.cached_property
@@ -131,7 +131,7 @@ class Subchain:
 
     @functools.cached_property
     def _wrenched(self) -> Workspace:
-        """What a sweep over all as one piece writes that has wrenches of its own."""
+        """The room of a sweep over all as one piece, with wrenches of its own."""
         made = self.made
         return workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=True)
 
@@ -168,7 +168,7 @@ class Subchain:
 
     @functools.cached_property
     def with_rotors(self) -> Structure:
-        """The same with no more than rotors on axes that follow a given motion."""
+        """Give the same bodies with no more than rotors on axes that follow a given motion."""
         return self.structure._replace(armature=rotors_of(self.columns))
 
     @property
@@ -200,7 +200,7 @@ class Subchain:
 
     @property
     def work(self) -> Workspace:
-        """What sweeps over them as one piece write."""
+        """The room of sweeps over all bodies as one piece."""
         return self._whole.work
 
     @functools.cached_property
@@ -224,7 +224,7 @@ class Subchain:
         return np.ascontiguousarray(self._whole.made.body_step[self.outer - self.first])
 
     def nothing_before(self, numbers: int) -> Floats:
-        """What a scan over ranks begins with: the turn [TURNING] or motion [BOUNDARY] of the world."""
+        """Give the begin of a scan over ranks: the turn [TURNING] or motion [BOUNDARY] of the world."""
         return AT_REST[:numbers].copy()
 
     def boundaries(self, scanned: Floats, numbers: int) -> Floats:
@@ -275,7 +275,7 @@ class Subchain:
 
     @functools.cached_property
     def last_motions(self) -> Floats:
-        """What `motions` gave last."""
+        """The motions that `motions` gave last."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def displaced(self, q: Floats, move: Floats) -> Floats:

@@ -170,5 +170,5 @@ class Subchains(PartByHandles):
             at += 6 * subchain.tiles.steps
 
     def joints(self) -> list[tuple[Structure, Springs]]:
-        """What the sweeps read of all joints, each array once."""
+        """The arrays that the sweeps read of all joints, each once."""
         return [pair for subchain in self._subchains for pair in subchain.tiles.kinds.joints]

@@ -120,7 +120,7 @@ class Tile(NamedTuple):
 
 
 class LaneSize(NamedTuple):
-    """What a lane of a tile has."""
+    """The size of a lane of a tile."""
 
     steps: int
     coordinates: int
@@ -161,7 +161,7 @@ class Kinds:
         return len(self._tables) - 1
 
     def lane_of(self, tile: Placed) -> LaneSize:
-        """What a lane of a tile has."""
+        """The size of a lane of a tile."""
         return self._sizes[tile.kind]
 
     def table(self) -> Integers:

@@ -147,7 +147,7 @@ def _curves(history: Histories) -> dict[int, str]:
 
 
 def _height(history: Histories) -> float:
-    """Of axes, in inches: there is little to see where nothing changes."""
+    """Give the height of axes, in inches: there is little to see where nothing changes."""
     return _LOW if unchanging(history.values).all() and not history.logarithmic else 3.4
 
 
@@ -205,7 +205,7 @@ def _draw_map(axes: Any, beside: Any, t: Floats, history: Histories) -> None:
 
 
 def _range(values: Floats) -> tuple[float, float]:
-    """What the colours tell apart."""
+    """Give the range that the colours tell apart."""
     low, high = np.nanpercentile(values, (_CUT, 100 - _CUT))
     if low == high:
         low, high = np.nanmin(values), np.nanmax(values)

@@ -31,7 +31,7 @@ class Histories(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What stands at the axis."""
+        """The words at the axis."""
         return f"{self.name} ({self.unit})"
 
 
@@ -63,7 +63,7 @@ def quantities(motion: Motion, text: str) -> list[Histories]:
 
 
 def _beside(copies: Sequence[str], each: Sequence[Histories]) -> Histories:
-    """What copies have, as one: a label for each number and copy."""
+    """Join the curves of copies: a label for each number and copy."""
     first = each[0]
     several = len(first.labels) > 1
     labels = [
@@ -74,7 +74,7 @@ def _beside(copies: Sequence[str], each: Sequence[Histories]) -> Histories:
 
 
 def letters(units: Sequence[str]) -> list[str]:
-    """What tells the coordinates of one joint from each other: w x y z of quaternions, x y z of others, if several."""
+    """Give letters that tell coordinates of a joint apart: w x y z of quaternions, x y z of others, if several."""
     of = {unit: [k for k, other in enumerate(units) if other == unit] for unit in units}
     turns = iter("wxyz")
     return [
@@ -133,7 +133,7 @@ def _columns(motion: Motion, which: str, places: list[tuple[int, int, str]]) -> 
 
 
 def _of_rows(quantity: Quantity, values: Floats, names: Sequence[str]) -> list[Histories]:
-    """What rows [samples, rows, ...] of a quantity are as curves, with what the rows are called."""
+    """Give the curves of rows [samples, rows, ...] of a quantity, with the names of the rows."""
     found = []
     for kind in quantity.kinds:
         taken = kind.of(values).reshape(len(values), -1)

@@ -28,7 +28,7 @@ class Peak(NamedTuple):
 
 @dataclass
 class ExtremesState:
-    """What extremes of steps leave to the next: four rows of the kinetic energy, and of each quantity's numbers."""
+    """The extremes of the steps so far: four rows of the kinetic energy, and of each quantity's numbers."""
 
     kinetic: list[float]
     rows: dict[str, Floats]
@@ -73,7 +73,7 @@ class Extremes:
                 np.copyto(when, t, where=beyond)
 
     def own(self) -> dict[str, Floats]:
-        """What was found, each number on one rank only: blocks of the model's order; all ranks call."""
+        """Give what was found, each number on one rank only: blocks of the model's order; all ranks call."""
         order, first = self._dynamics.model_order, self._dynamics.comm.rank == 0
         kinds = {"q": "q", "u": "u"} | dict.fromkeys(MAGNITUDES, "body")
         return {
@@ -83,7 +83,7 @@ class Extremes:
 
     @property
     def state(self) -> ExtremesState:
-        """What the steps leave to the next."""
+        """The state that the steps leave to the next."""
         rows = {name: rows for name, rows in self.found.items() if name != KINETIC}
         return ExtremesState(self.found[KINETIC][:, 0].tolist(), rows)
 

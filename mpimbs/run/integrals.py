@@ -107,7 +107,7 @@ class Integrals:
         self._moment = moment._replace(held=None if moment.held is None else moment.held.copy())
 
     def _rates(self, t: float, moment: Moment) -> dict[str, Floats]:
-        """What is integrated, by the name of the integral, at a time (s)."""
+        """Give the rates that are integrated, by the name of the integral, at a time (s)."""
         at, found = self._instant(t, moment), {}
         for each in self._quantities:
             take = QUANTITIES[each.integral_of].take

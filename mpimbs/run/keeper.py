@@ -123,7 +123,7 @@ class Keeper:
         self.seconds = 0.0
 
     def asked(self) -> int:
-        """What this rank asks for: by signals, and on rank 0 by the clock."""
+        """Give what this rank asks for, in bits: by signals, and on rank 0 by the clock."""
         every, asked = self._checkpoints.seconds, self._signals.asked()
         due = every is not None and self._comm.rank == 0 and time.monotonic() - self._last >= every
         return asked | _DUE if due else asked

@@ -82,7 +82,7 @@ class _Instant(StateAt):
 
 @dataclass
 class RecorderState:
-    """What samples leave to the next: attributes as of `Recorder`."""
+    """The state that samples leave to the next: attributes as of `Recorder`."""
 
     count: int
     work: float
@@ -185,7 +185,7 @@ class Recorder:
         return 0 if self.constraints is None else self.constraints.unknowns
 
     def _kept(self, quantity: Quantity, found: Floats) -> Floats:
-        """What samples keep of what this rank has found of a quantity."""
+        """Give the part of a quantity that samples keep, of what this rank has found."""
         if quantity.of == PER_LOOP:
             return found if self.dynamics.comm.rank == 0 else found[:0]
         if quantity.of not in _LIKE:
@@ -229,7 +229,7 @@ class Recorder:
 
     @property
     def state(self) -> RecorderState:
-        """What the samples so far leave to the next."""
+        """The state that the samples so far leave to the next."""
         witness, constraints, extremes = self.witness, self.constraints, self.extremes
         return RecorderState(
             self.count, self.work, self.balance, self.integrals.state,

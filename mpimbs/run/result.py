@@ -59,7 +59,7 @@ _PARTS = {"energy": "form", "poses": "pose", "loads": "component"}  # what dimen
 
 
 def _labels(motion: Motion, quantity: Quantity) -> list[str]:
-    """What the rows of a quantity are called."""
+    """Give the names of the rows of a quantity."""
     system, bodies = motion.system, motion.kept(quantity.name)
     if quantity.of not in OF_JOINTS:
         return [system.name_of(k) for k in bodies.tolist()]
@@ -110,7 +110,7 @@ class Outcome(Sampled):
         )
 
     def statistics(self) -> dict[str, Any]:
-        """What the output file keeps of the run."""
+        """Give the numbers of the run that the output file keeps."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self._not_kept}
 
 
@@ -205,7 +205,7 @@ class Result(Outcome):
         return dataset(self.there, {"status": self.status, "steps": self.steps, "rejected": self.rejected})
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Give the HTML that a notebook shows."""
         from html import escape
 
         lines = self.summary().split("\n")
@@ -215,7 +215,7 @@ class Result(Outcome):
         )
 
     def statistics(self) -> dict[str, Any]:
-        """What the output file keeps of the run."""
+        """Give the numbers of the run that the output file keeps."""
         found = super().statistics()
         return found if self.events else {name: value for name, value in found.items() if name != "events"}
 
@@ -321,7 +321,7 @@ class EnsembleResult(Outcome):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the copies are called."""
+        """The names of the copies."""
         return self.there.names
 
     @property

@@ -215,7 +215,7 @@ class Run(Trajectory):
             self.end(stopped)
 
     def result(self, status: str) -> Result:
-        """What is known of the run so far; all ranks call."""
+        """Give what is known of the run so far; all ranks call."""
         result, segment, stepper = Result(status=status), self._segment, self._stepper
         result.evaluations = segment.dynamics.evaluations
         balance = self._recorder.balance
@@ -275,7 +275,7 @@ class Run(Trajectory):
 
 
 def _known(kept: Kept) -> Known:
-    """What a checkpoint has that is needed first."""
+    """Give the part of a checkpoint that is needed first."""
     state = kept.header["state"]
     events = None if state["events"] is None else made_again(EventsState, state["events"], {})
     asked = None if state["asked"] is None else SimulationSettings.of(state["asked"])

@@ -32,7 +32,7 @@ OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else
 
 @dataclass
 class EventsState:
-    """What the events of a run leave to those that follow.
+    """The state that the events of a run leave to those that follow.
 
     Attributes
     ----------
@@ -216,13 +216,13 @@ class RunEvents:
         )
 
     def structures(self) -> list[Callable[[int], System]]:
-        """What there was, one after the other: functions that give the systems, of a copy."""
+        """Give the structures so far, one after the other: functions that give the systems, of a copy."""
         _, *others = self._structures
         return [lambda _: self.system, *(lambda _, now=now: connected(self.system, now) for now in others)]
 
     @property
     def state(self) -> EventsState:
-        """What the events so far leave to those that follow."""
+        """The state that the events so far leave to those that follow."""
         signs = None if self._watch is None else self._watch.signs.tolist()
         return EventsState(self._structures, self._done, self._moments, self.happened, signs)
 

@@ -128,7 +128,7 @@ class RunFiles:
         return OutputFile.continued(path, kept.header["run"], rows)
 
     def header(self, systems: Sequence[System], settings: SimulationSettings) -> dict[str, Any]:
-        """What checkpoints of a run of these systems say of it, all alike."""
+        """Give the header of the checkpoints of a run of these systems, as far as it is the same for all."""
         assert self.place is not None and self.output is not None
         first = systems[0]
         return {

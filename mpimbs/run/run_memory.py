@@ -67,7 +67,7 @@ class RunTotals:
         return [end - begin for begin, end in zip(self.begins, ends, strict=True)]
 
     def solutions(self, segment: RunSegment) -> dict[str, float]:
-        """Of the constraint loads of the segments so far, and of another one."""
+        """Join the statistics of constraint loads of the segments so far, and of another one."""
         now = segment.solutions()
         if not self.solutions_before or not now:
             return now or self.solutions_before
@@ -79,11 +79,11 @@ class RunTotals:
         return joined
 
     def solutions_left(self, segment: RunSegment) -> dict[str, float]:
-        """Of the constraint loads, what a checkpoint keeps: of a segment only where its coupling keeps nothing."""
+        """Give statistics of constraint loads for a checkpoint: of a segment only where its coupling keeps nothing."""
         return self.solutions_before if segment.constraints is not None else self.solutions(segment)
 
     def told_loops(self, segment: RunSegment) -> dict[str, Any]:
-        """What a result tells of the loops, of the segment now and of those before."""
+        """Give what a result tells of the loops, of the segment now and of those before."""
         if segment.projection is not None:
             return segment.projection.told()
         settings = segment.settings
@@ -97,7 +97,7 @@ class RunTotals:
 
 @dataclass
 class RunState:
-    """What a run leaves to the one that goes on from it.
+    """The state of a run, from which another one goes on.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class RunMemory:
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
-        """What all checkpoints of the run say alike."""
+        """The part of a checkpoint's header that is the same for all."""
         system = self._system
         told = {"model": system_text(system, functions=True), "base": system.before_forces}
         return self._files.header([system], self._settings) | told | {"partition": self._partition()}

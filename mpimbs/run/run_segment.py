@@ -79,7 +79,7 @@ class RunSegment:
         self.compiling += time.perf_counter() - began
 
     def told(self) -> dict[str, object]:
-        """What the output tells of how the system is divided."""
+        """Give the division of the system, as the output tells it."""
         division = self.dynamics.division
         return {
             "lanes": self.dynamics.lanes, "tip_ratio": division.tip_ratio, "cuts": division.bounds.tolist(),
@@ -87,7 +87,7 @@ class RunSegment:
         }  # fmt: skip
 
     def separated_loads(self) -> SeparatedLoads | None:
-        """What constraint loads act on, where there are any; all ranks call."""
+        """Give the joints that constraint loads act on, where there are any; all ranks call."""
         return None if self.constraints is None else self.constraints.separated_loads()
 
     def seconds(self) -> dict[str, float]:
@@ -99,7 +99,7 @@ class RunSegment:
         return phases
 
     def solutions(self) -> dict[str, float]:
-        """What there is to tell of the solutions of constraint loads, where the coupling iterates to find them."""
+        """Give the statistics of the solutions of constraint loads, where the coupling iterates to find them."""
         found: dict[str, float] = {**self.dynamics.coupling.statistics()}
         if self.constraints is not None:
             return found | self.constraints.largest()

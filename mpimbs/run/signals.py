@@ -95,6 +95,6 @@ class Signals:
             signal.signal(other, signal.SIG_DFL)
 
     def asked(self) -> int:
-        """What was asked for since the last call; an end stays asked for."""
+        """Give what was asked for since the last call, in bits; an end stays asked for."""
         asked, self._asked = self._asked, self._asked & STOP
         return asked

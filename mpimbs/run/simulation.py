@@ -150,7 +150,7 @@ class Simulation:
 
     @property
     def system(self) -> System:
-        """What moves, as it holds together now."""
+        """The system as it holds together now."""
         return self._run.dynamics.system
 
     @property
@@ -171,7 +171,7 @@ class Simulation:
 
     @property
     def torque(self) -> Floats:
-        """What `set_torque` has set [nu]; N m, N."""
+        """The forces that `set_torque` has set [nu]; N m, N."""
         held = self._run.held
         return np.zeros(self.system.nu) if held is None else held.copy()
 
@@ -359,7 +359,7 @@ class Simulation:
 
     @property
     def result(self) -> Result:
-        """What is known so far, or in the end; all ranks look together. Its motion is that of the samples."""
+        """The result so far, or in the end; all ranks look together. Its motion is that of the samples."""
         return self._run.outcome or self._run.result("running")
 
     def close(self) -> Result:

@@ -104,14 +104,14 @@ class Trajectory(ABC):
 
     @abstractmethod
     def _open_segment(self, widths: dict[str, int]) -> Store:
-        """The same for those of another structure."""
+        """Give where samples of another structure go, as `_open` does."""
 
     @abstractmethod
     def _recall(self) -> RunState:
         """Give this rank's part of what to go on from."""
 
     def _asks(self) -> int:
-        """What this rank asks of all of them, in bits."""
+        """Give what this rank asks of all of them, in bits."""
         return 0
 
     def _most_steps(self, stepper: Integrator) -> int:
@@ -165,7 +165,7 @@ class Trajectory(ABC):
 
     @property
     def dynamics(self) -> Dynamics:
-        """Of the system as it holds together now."""
+        """Dynamics of the system as it holds together now."""
         return self._segment.dynamics
 
     @property
@@ -175,7 +175,7 @@ class Trajectory(ABC):
 
     @property
     def stepper(self) -> Integrator:
-        """What integrates now."""
+        """The integrator now."""
         assert self._stepper is not None  # `begin` has made it
         return self._stepper
 

@@ -27,7 +27,7 @@ TO_GO_ON = "`no_witness=True` goes on regardless"
 
 @dataclass
 class Seen:
-    """What checks have found so far.
+    """The findings of checks so far.
 
     Attributes
     ----------
@@ -67,14 +67,14 @@ class Seen:
             setattr(self, name, max(getattr(self, name), theirs, key=_size))
 
     def told(self) -> dict[str, Any]:
-        """What a result tells."""
+        """Give the findings as a result tells them."""
         found = {name: list(getattr(self, name)) for name in ("motion", "loops", "dropped")}
         return {"checks": self.checks, "masses": self.masses, **found}
 
 
 @dataclass
 class WitnessState:
-    """What a witness leaves to another one.
+    """The state that a witness leaves to another one.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Witness:
 
     @property
     def largest(self) -> Floats:
-        """Of the equations of motion, and of the loops [2]."""
+        """The largest residuals of the equations of motion, and of the loops [2]."""
         return np.array([self.seen.motion[0], self.seen.loops[0]])
 
     def take(self, t: float, q: Floats, u: Floats, held: Floats | None, last: bool) -> None:
@@ -138,7 +138,7 @@ class Witness:
 
 
 def witness_told(found: dict[str, Any]) -> str:
-    """What a result has of its witness, in a line."""
+    """Give the findings of a result's witness in a line."""
     (motion, body, _), (loops, loop, _) = found["motion"], found["loops"]
     dropped, without, _ = found.get("dropped", (0, "", 0.0))
     told = holds_told(motion, body, loops, loop) + dropped_told(dropped, without)

@@ -160,7 +160,7 @@ class CopiesStepper:
         return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
     def vectors(self) -> dict[str, Floats]:
-        """What the next step takes from those before it, as `LanesMemory` has it."""
+        """Give what the next step takes from those before it, as `LanesMemory` has it."""
         count, (q, u) = self.copies.count, self.state
         error = self._steps.numbers[m.ERROR_BEFORE]
         vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size), "error": np.full((count, 1), error)}

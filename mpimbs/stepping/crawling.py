@@ -130,7 +130,7 @@ class Crawl:
         self._count, self._time = 0, 0.0
 
     def told(self, t: float) -> str:
-        """What was seen at a time (s); counting begins anew."""
+        """Say what was seen at a time (s); counting begins anew."""
         count, spent = self._count, self._time
         self._count, self._time = 0, 0.0
         return f"at t = {t:g} s steps shrink towards nothing: the last {count} took {spent:.2g} s together"

@@ -182,7 +182,7 @@ class EventSearch:
         """
 
         def ahead(t: float) -> Floats:
-            """What the functions have left before zero; all ranks call."""
+            """Give what the functions have left before zero; all ranks call."""
             q, u = at(t)
             return self._values(t, q.copy(), u.copy())[self._which] * self._signs
 

@@ -217,7 +217,7 @@ class Integrator(ABC):
 
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:
-        """What a memory has beyond what all have: rates where the next step begins, if they are known; and fields."""
+        """Give what a memory has beyond what all have: rates where the next step begins, if known; and fields."""
 
     @abstractmethod
     def _rates_at_hand(self) -> list[Floats]:
@@ -235,7 +235,7 @@ class Integrator(ABC):
 
     @property
     def parts(self) -> tuple[Floats, Floats]:
-        """Both."""
+        """Both q [nq] and u [nu]."""
         values = self._state[: self._end].copy()
         return values[: self._nq], values[self._nq :]
 
@@ -298,7 +298,7 @@ class Integrator(ABC):
         return self._constrain(state)
 
     def _constrain(self, state: Floats) -> SimulationError | None:
-        """The same of motions and loops."""
+        """Follow given motions and close the loops; gives why it can't, the same on all ranks."""
         if self._projection is None and not self._follows:
             return None
         q, u = state[: self._nq].copy(), state[self._nq : self._end].copy()
@@ -321,7 +321,7 @@ class Integrator(ABC):
         return found
 
     def memory(self) -> StepMemory:
-        """What the next step takes from those before it; all ranks call."""
+        """Give what the next step takes from those before it; all ranks call."""
         norm_error = self._dynamics.comm.allreduce(self.norm_error, MPI.MAX)
         rates, more = self._kept()
         vectors: dict[str, Floats] = {}

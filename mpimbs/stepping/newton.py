@@ -146,7 +146,7 @@ class Newton:
 
 
 class _Calls:
-    """What PETSc calls of an object in Python."""
+    """The functions of an object that PETSc calls."""
 
     def __init__(self, **calls: Callable[..., Any]) -> None:
         self.__dict__.update(calls)

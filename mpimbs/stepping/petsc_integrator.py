@@ -111,7 +111,7 @@ class PetscIntegrator(Integrator):
         f.stateIncrease()
 
     def _loads(self) -> Floats:
-        """What the bodies receive through their joints [n, 6] where `_derivative` was asked for last."""
+        """Give the loads of the joints on bodies [n, 6] where `_derivative` was asked for last."""
         return self._dynamics.loads.after(*self._views, self._acted, self.held).joints
 
     def _find_first_step(self) -> float:

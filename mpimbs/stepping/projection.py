@@ -50,7 +50,7 @@ Violations = dict[str, tuple[float, str]]  # by `KINDS` the largest (m and rad t
 
 @dataclass
 class ProjectionState:
-    """What a projection has seen so far, which another one goes on from.
+    """The findings of a projection so far, which another one goes on from.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class ProjectionState:
         return replace(self, amplified=1.0, usual=0.0, usual_step=0.0)
 
     def told(self, kind: str, stabilisation: float | None) -> dict[str, Any]:
-        """What a result tells of the loops."""
+        """Give the findings on the loops as a result tells them."""
         found = {name: getattr(self, name) for name in ("evaluations", "moved", "left", "sampled")}
         return {"projection": kind, "stabilisation": stabilisation, **found}
 
@@ -236,7 +236,7 @@ class Projection:
 
     @property
     def state(self) -> ProjectionState:
-        """What there is to tell so far; all ranks ask together."""
+        """The findings so far; all ranks ask together."""
         return replace(deepcopy(self._seen), evaluations=self.loops.evaluations, wound=self.loops.wound)
 
     def go_on(self, state: ProjectionState) -> None:
@@ -246,7 +246,7 @@ class Projection:
         self.loops.wind(state.wound)
 
     def told(self) -> dict[str, Any]:
-        """What a result tells of the loops; all ranks call."""
+        """Give the findings on the loops as a result tells them; all ranks call."""
         return self.state.told(self.kind, self._stabilisation)
 
 
@@ -282,7 +282,7 @@ def _closed_from_far(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
 
 
 def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> list[Moved]:
-    """What a change of this rank's coordinates and speeds [nq], [nu] changed most; of all ranks, which all call."""
+    """Find what a change of coordinates and speeds [nq], [nu] changed most, of all ranks, which all call."""
     subchain, found = dynamics.subchain, []
     offsets, least = (
         (subchain.columns.q_offset, subchain.columns.u_offset),
@@ -303,13 +303,13 @@ def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats
 
 
 def changes_told(changes: Sequence[Moved]) -> str:
-    """What closing the loops of a state has changed most, in words; empty for nothing."""
+    """Say what closing the loops of a state has changed most; empty for nothing."""
     parts = (f"{what} of body '{body}' by {amount:.3g}" for what, body, amount in changes)
     return f"loops: closed, which changed most the {' and the '.join(parts)}" if changes else ""
 
 
 def loops_told(loops: dict[str, Any]) -> Iterator[str]:
-    """What a result has of the loops, in lines: what moved at the begin, how far steps have opened them."""
+    """Give the lines of a result on its loops: what moved at the begin, how far steps have opened them."""
     if not loops:
         return
     if loops["moved"]:

@@ -247,12 +247,12 @@ class RungeKutta(Integrator):
         self._solve_again(r, x)
 
     def _solve_again(self, r: Floats, x: Floats) -> None:
-        """The same, with the matrix of the last step."""
+        """Solve as `_solve` does, with the matrix of the last step."""
         assert self._matrix is not None
         self._matrix.solve(r, x, self._own.tableau.gamma)
 
     def _loads(self) -> Floats:
-        """What the bodies receive through their joints [n, 6] where the step begins, which was evaluated last."""
+        """Give the loads of the joints on bodies [n, 6] where the step begins, which was evaluated last."""
         return self._dynamics.loads.after(*self._own.state[1:], self._acted, self.held).joints
 
     def _arrive(self, target: float) -> bool:

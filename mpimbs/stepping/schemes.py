@@ -77,7 +77,7 @@ class Named(NamedTuple):
     """Names of integrators, as a setting takes them."""
 
     def complaint(self, setting: Setting, path: str, value: Any) -> str:
-        """What is wrong with a name; empty where nothing is."""
+        """Say what is wrong with a name; empty where nothing is."""
         try:
             scheme_of(value)
         except KeyError:

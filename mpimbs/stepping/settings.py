@@ -46,7 +46,7 @@ class SampleTimes:
 @described
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings(EvaluationSettings):
-    """What a simulation is asked for; its output and its checkpoints keep it."""
+    """The settings of a simulation; its output and its checkpoints keep them."""
 
     t_end: Annotated[
         float | None,
@@ -183,7 +183,7 @@ class SimulationSettings(EvaluationSettings):
 
     @property
     def accuracy(self) -> Accuracy:
-        """What the step size follows."""
+        """The accuracy that the step size follows."""
         return Accuracy(self.rtol, self.atol, self.dt)
 
     def checked(self) -> Self:

@@ -36,7 +36,7 @@ class Mode(NamedTuple):
 
 @dataclass
 class ProbeState:
-    """What a probe has found, which another one goes on from.
+    """The findings of a probe, which another one goes on from.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class StabilityProbe:
 
     @property
     def state(self) -> ProbeState:
-        """What it has found so far."""
+        """The findings so far."""
         return ProbeState(self._due, self.largest_step, self.mode, *np.split(self._vector, [self._nq]))
 
     def due(self) -> bool:

@@ -122,7 +122,7 @@ class StageSteps:
 
     @property
     def known_rates(self) -> Floats | None:
-        """Those of the state as it is, where they are known; they may be written."""
+        """The rates of the state as it is, where they are known; they may be written."""
         c = self.counts
         if c[m.KNOWN] == m.NOTHING_KNOWN:
             return None

@@ -59,5 +59,5 @@ class StepMemory(NamedTuple):
     refining: bool | None = None
 
     def of_another(self, **changes: Any) -> StepMemory:
-        """The same for an integrator whose first step takes nothing from the last one: what acts has changed."""
+        """Give the memory for an integrator whose first step takes nothing from the last one: what acts has changed."""
         return self._replace(probe=None, vectors={}, again=False, refining=None, **changes)

@@ -308,7 +308,7 @@ def _freedoms(steps: Integers, columns: Columns, made: _Steps) -> tuple[Integers
 
 
 def freedoms_of(steps: Integers) -> tuple[Integers, Integers]:
-    """Of the freedoms of steps [m, 8], in sequence: the step of each, and which speed is along it [nu]."""
+    """Give the step of each freedom of steps [m, 8], in sequence, and which speed is along it [nu]."""
     counts = steps[:, LAST_U] - steps[:, FIRST_U]
     step = np.repeat(np.arange(len(steps)), counts)
     return step, steps[step, FIRST_U] + np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -376,7 +376,7 @@ def join_steps(
 
 
 def with_slots(made: Build, boundaries: int, bodies: Integers) -> Build:
-    """The same with slots for some of its bodies, too; `boundaries` is the number of bodies outside."""
+    """Give the same structure with slots for some of its bodies, too; `boundaries` is the number of bodies outside."""
     steps = made.structure.steps.copy()
     junctions = join_steps(steps, made.parent, made.first_step, made.body_step, boundaries, bodies)
     return made._replace(structure=made.structure._replace(steps=steps), junctions=junctions)
@@ -388,7 +388,7 @@ def rotors_of(columns: Columns) -> Floats:
 
 
 def _pivots_of(columns: Columns) -> Floats:
-    """What is added to the pivots of all freedoms [nu]: rotors, and what holds axes that follow; or none."""
+    """Give what is added to the pivots of all freedoms [nu]: rotors, and what holds axes that follow; or none."""
     if not columns.prescribed.any():
         return rotors_of(columns)
     return np.where(columns.prescribed, HELD, columns.armature)

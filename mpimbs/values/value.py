@@ -65,7 +65,7 @@ class Description(NamedTuple):
 
     @property
     def room(self) -> Room:
-        """What it needs."""
+        """The numbers that it needs."""
         return Room(len(self.slots), len(self.groups), len(self.transfers), int(self.loops))
 
 

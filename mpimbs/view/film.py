@@ -170,7 +170,7 @@ def check_format(path: Path) -> None:
 
 @contextlib.contextmanager
 def writer_for(path: Path, rate: float) -> Iterator[AbstractMovieWriter]:
-    """What writes a film, by the name of its file."""
+    """Give the writer of a film, by the name of its file."""
     check_format(path)
     if path.suffix == ".gif":
         yield PillowWriter(fps=rate)  # type: ignore[arg-type]  # a fraction serves

@@ -119,7 +119,7 @@ class Recording:
         return 0.0 if self.tensions is None else float(np.nanmax(np.abs(self.tensions), initial=0.0))
 
     def size(self) -> float:
-        """Of all where bodies are at any time (m)."""
+        """The size of all places where bodies are at any time (m)."""
         return float(np.linalg.norm(np.subtract(*self.bounds())))
 
     def bounds(self) -> tuple[Floats, Floats]:

@@ -44,7 +44,7 @@ class Camera(NamedTuple):
         return cls(center + distance * direction / np.linalg.norm(direction), center, up)
 
     def moved(self, by: Floats) -> Camera:
-        """The same, elsewhere."""
+        """Give the same shape elsewhere."""
         return Camera(self.position + by, self.target + by, self.up)
 
     def axes(self) -> Floats:
@@ -157,7 +157,7 @@ class Ties(NamedTuple):
     color: Floats  # [n, 3]: 0 to 255
 
     def placed(self, poses: Floats) -> Floats:
-        """Both ends of each [n, 2, 3] in the world (m), of the poses of all bodies [bodies, 7]."""
+        """Give both ends of each [n, 2, 3] in the world (m), for poses of all bodies [bodies, 7]."""
         world = np.array([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
         own = np.concatenate([poses, world])[self.bodies.ravel()]
         return (own[:, :3] + turns_of(own).apply(self.points.reshape(-1, 3))).reshape(self.points.shape)
@@ -314,7 +314,7 @@ def _capsule(body: int, position: Any, quaternion: Any, radius: float, straight:
 
 
 def _links(system: System) -> list[list[Floats]]:
-    """Of each body the places in its frame, from its origin to which it is drawn: joints of others, or beyond its
+    """Give of each body the places in its frame, from its origin to which it is drawn: joints of others, or beyond its
     center of mass as far as before it."""
     columns = system.columns()
     links: list[list[Floats]] = [[] for _ in range(system.n_bodies)]

@@ -1,6 +1,7 @@
 """Ensembles: each copy as its own simulation, copies that fail, restarts with the same bits, outputs, refusals."""
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,25 @@ def test_a_restart_gives_the_same_bits(
         assert not differing(folder / "whole.h5", folder / "out.h5")
     again = restart(folder / "out.checkpoint.h5", comm)
     assert again.status == "complete" and again.time == 0.1
+
+
+def test_a_signal_while_others_have_told_nothing(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is heard in the next round: the first rank is slow, and the last, which gets it, has told that it goes on."""
+
+    def slow(t: float, q: Any, u: Any) -> Any:
+        time.sleep(0.002 if comm.rank == 0 and t < 0.02 else 0.0)
+        return 0.0 * u
+
+    systems = [ropes() for _ in range(COPIES)]
+    for system in systems:
+        system.add_joint_force("link1", slow)
+    batch, asked = Batch(systems, comm=comm), FIXED | {"dt": 0.001}
+    with disturbed(comm, monkeypatch, 5, lambda: signal.raise_signal(signal.SIGUSR1), CopiesStepper):
+        batch.simulate(0.1, output=folder / "out.h5", signals=True, **asked)
+    told = capfd.readouterr().err.count("out.checkpoint.h5\n")
+    parallel_assert(told == (comm.rank == 0), f"{told} checkpoints are told of", comm)
 
 
 def test_restart_with_functions(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

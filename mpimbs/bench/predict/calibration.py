@@ -25,7 +25,7 @@ _JOINS = 63
 
 
 class Key(NamedTuple):
-    """What shares are alike in: the coupling whose sweeps they are, and whether the tip is in them."""
+    """The kind of a share: the coupling whose sweeps it has, and whether the tip is in it."""
 
     coupling: str
     tip: bool

@@ -87,7 +87,7 @@ class Cluster(CheckedTable):
         return rank // self.ranks_per_node
 
     def link(self, one: int, other: int) -> Link:
-        """What joins two ranks."""
+        """The link that joins two ranks."""
         return self.within_node if self.node(one) == self.node(other) else self.between_nodes
 
 

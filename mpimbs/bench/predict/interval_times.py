@@ -34,7 +34,7 @@ MOST_TIMED = 24  # shares of a division
 
 
 class IntervalTimes(NamedTuple):
-    """What the ranks of a division do.
+    """Times of the ranks of a division.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ class OpenValues:
         return pieces, np.array(events)
 
     def shape(self, group: RankGroup) -> Shape:
-        """What joins are alike in: how many slots there are, which groups are open to how many, what hangs."""
+        """The kind of a join: how many slots there are, which groups are open to how many, what hangs."""
         described = [
             (len(slots), tuple((self.columns(own), own.sort, len(own.slots)) for own in groups))
             for _, slots, groups, _ in (group.left, group.right, group.whole)

@@ -349,7 +349,7 @@ def advance(plan, first):
 
 @kernel
 def _advance_loops(plan, first):
-    """As `advance`, of the loop joints."""
+    """Advance the loop joints, as `advance` does those of the tree."""
     rows, ends, asked = read(plan, AUGMENTED.loops), read(plan, AUGMENTED.ends), read(plan, AUGMENTED.asked)
     accelerations, changes = read(plan, AUGMENTED.accelerations), read(plan, AUGMENTED.changes)
     multipliers, penalties = read(plan, AUGMENTED.multipliers), read(plan, AUGMENTED.penalties)

@@ -320,7 +320,7 @@ class _Driven:
 
 
 class _LoopEnds:
-    """What the loop joints that a rank answers for ask, in the frames of the steps that carry them.
+    """The constraints of the loop joints that a rank answers for, in the frames of the steps that carry them.
 
     Attributes
     ----------

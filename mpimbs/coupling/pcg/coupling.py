@@ -197,7 +197,7 @@ class ConstraintLoads:
         return {name: getattr(self, name) for name in names}
 
     def state(self) -> CouplingState:
-        """What earlier solutions leave to the next.
+        """Give the state that earlier solutions leave to the next.
 
         PETSc's own guesses can't be read: with the estimate "fischer" all begins anew, here as after `go_on`.
         """

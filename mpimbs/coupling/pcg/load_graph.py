@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class MatrixBlock(NamedTuple):
-    """What makes the loads of one unknown matter to another one: a matrix of a piece, between two of its ends."""
+    """A block of the equations: a matrix of a piece, by which the loads at one of its ends act on the other."""
 
     piece: int
     end: int  # of the rows: a group, or -1 - the joint
@@ -116,7 +116,7 @@ class LoadGraph:
         return range(self.first_pieces[rank], self.first_pieces[rank + 1])
 
     def blocks(self, unknown: int) -> Iterator[MatrixBlock]:
-        """What the rows of an unknown are made of."""
+        """Give the blocks of which the rows of an unknown are made."""
         if unknown in self.piece_of:
             number, end = self.piece_of[unknown], -1 - unknown
             yield MatrixBlock(number, end, unknown, end)
@@ -135,7 +135,7 @@ class LoadGraph:
         return sorted({block.other for block in self.blocks(unknown)})
 
     def needs(self, rank: int) -> Needed:
-        """What a rank needs of others."""
+        """Give the unknowns of other ranks that a rank needs."""
         own, own_pieces = self.own(rank), self.own_pieces(rank)
         others = {number for unknown in own for number, _ in self.acts_on[unknown]} - {*own_pieces}
         drives: set[int] = set()

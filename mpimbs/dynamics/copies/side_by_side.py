@@ -163,7 +163,7 @@ class SideBySide:
         return itertools.pairwise([*begins, self.count])
 
     def _make_tiles(self, lanes: int, first: int, last: int) -> Tiles:
-        """What sweeps copies of the same gravity."""
+        """Make the tiles that sweep copies of the same gravity."""
         width = lanes if last - first >= lanes else 1
         kinds = Kinds()
         found: dict[int, int] = {}
@@ -288,7 +288,7 @@ class SideBySide:
                 yield k, self._residual(k, q[k], u[k], udot.reshape(u.shape)[k])
 
     def _residual(self, k: int, q: Floats, u: Floats, udot: Floats) -> Residual:
-        """What accelerations of a copy leave under what has acted last."""
+        """Give the residual of the accelerations of a copy, under the loads that acted last."""
         copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
         return residual_of(copy, None, q, u, udot, self._tau[k])
 
@@ -344,7 +344,7 @@ def why_apart(systems: Sequence[System]) -> str | None:
 
 
 def facts_of(systems: Sequence[System]) -> dict[str, Any]:
-    """What the ranks that evaluate copies have to have in common; see `model.facts`."""
+    """Give the facts that ranks which evaluate copies must agree on; see `model.facts`."""
     if len(systems) == 1:
         return facts(systems[0])
     digests: dict[str, Any] = {f"system {k}": digest(tuple(facts(system).items())) for k, system in enumerate(systems)}

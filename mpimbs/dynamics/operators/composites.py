@@ -239,7 +239,7 @@ class Composites:
         return boundary
 
     def _one_after_the_other(self) -> Floats:
-        """What all ranks behind hand on: each waits for the next, and tells the one before."""
+        """Receive what the ranks behind hand on: each waits for the next, and tells the one before."""
         comm, behind = self._comm, np.zeros_like(self._handed)
         if comm.rank + 1 < comm.size:
             comm.Recv(behind, comm.rank + 1)
@@ -283,7 +283,7 @@ class Composites:
 
     @functools.cached_property
     def plan(self) -> Integers:
-        """What `sweep.inertia.inertia_alone` takes, on one rank."""
+        """The plan of `sweep.inertia.inertia_alone`, on one rank."""
         return self._alone.data
 
     def inverse(self, q: Floats) -> Floats:
@@ -319,7 +319,7 @@ class Composites:
 
     @functools.cached_property
     def _steps(self) -> Integers:
-        """Of each place the step behind its own."""
+        """Give the step behind that of each place."""
         rows = self._subchain.structure.steps
         found = np.repeat(np.arange(1, len(rows) + 1), rows[:, LAST_U] - rows[:, FIRST_U])
         speeds = np.concatenate([np.arange(row[FIRST_U], row[LAST_U]) for row in rows])

@@ -219,7 +219,7 @@ class Factors:
 
     @functools.cached_property
     def _tree(self) -> DividedSystem:
-        """The same bodies on the same ranks, with loops opened."""
+        """Dynamics of the same bodies on the same ranks, with loops opened."""
         if not self._divided.system.loops:
             return self._divided
         opened = copy.deepcopy(self._divided.system)
@@ -229,7 +229,7 @@ class Factors:
 
     @functools.cached_property
     def heavier(self) -> HeavierJoints:
-        """What answers for joints that are heavier, where there are no load sweeps."""
+        """Give the solver of heavier joints, where there are no load sweeps."""
         return HeavierJoints(self._divided)
 
     def close(self) -> None:

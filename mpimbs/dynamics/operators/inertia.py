@@ -283,19 +283,19 @@ class InertiaMatrix:
 
     @functools.cached_property
     def implicit_matrix(self) -> ImplicitMatrix:
-        """What linearly implicit steps are solved with; made when first asked for, by all ranks together."""
+        """The matrix of linearly implicit steps; made when first asked for, by all ranks together."""
         return ImplicitMatrix(self._divided, self.factors)
 
     @functools.cached_property
     def implicit_matrix_of_bodies(self) -> ImplicitMatrix:
-        """The same, that counts what acts on bodies too: the tension of lines, fluids, the ground."""
+        """The matrix of implicit steps with what acts on bodies too: the tension of lines, fluids, the ground."""
         return ImplicitMatrix(self._divided, self.factors, of_bodies=True)
 
     # --- how
 
     @functools.cached_property
     def composites(self) -> Composites:
-        """What the ranks know of the inertias that each joint moves; made when first asked for."""
+        """The composite inertias that each joint moves, as the ranks know them; made when first asked for."""
         return Composites(self._divided)
 
     def _pattern(self, upper: bool) -> Pattern:
@@ -314,7 +314,7 @@ class InertiaMatrix:
 
     @functools.cached_property
     def factors(self) -> Factors:
-        """What makes factors, and what they share; made when first asked for, by all ranks together."""
+        """The maker of factors, and of what they share; made when first asked for, by all ranks together."""
         return Factors(self._divided)
 
     @functools.cached_property

@@ -101,7 +101,7 @@ def _needed_by_chain(zero, plan, q, u, udot, forces, tau, acting):
 
 @kernel(merge=True)
 def _needed_by_tree(zero, plan, q, u, udot, forces, tau, acting):
-    """As `_needed_by_chain`, of a tree on one rank."""
+    """Find the forces of a tree on one rank, as `_needed_by_chain` does."""
     q, u, udot, forces, tau = borrowed(q), borrowed(u), borrowed(udot), borrowed(forces), borrowed(tau)
     p = read(plan, INVERSE)
     if not _are_sized(p, q, u, udot, forces, tau):
@@ -379,7 +379,7 @@ class InverseDynamics:
 
     @functools.cached_property
     def sweeps(self) -> InverseSweeps | None:
-        """What sweeps it, of chains, and of trees on one rank; made when first asked for, by all ranks together."""
+        """The sweeps of chains, and of trees on one rank; made when first asked for, by all ranks together."""
         subchain = self._divided.subchain
         one_tree = self._divided.comm.size == 1 and subchain.n_bodies == subchain.system.n_bodies
         return InverseSweeps(self._divided, self._divided.root) if subchain.system.is_chain or one_tree else None

@@ -23,7 +23,7 @@ def wrench_of(at: Floats, force: Floats) -> Floats:
 
 
 def velocity(at: Floats) -> Floats:
-    """What takes a twist to the velocity of a point [3, 6]."""
+    """Give the matrix that takes a twist to the velocity of a point [3, 6]."""
     return np.hstack((-cross_matrix(at), np.eye(3)))
 
 

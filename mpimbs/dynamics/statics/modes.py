@@ -189,7 +189,7 @@ class _Displacements:
         return None if self._stiffness is None else basis.T @ (self._stiffness @ basis)
 
     def told(self) -> tuple[str, ...]:
-        """What differs by side, or is doubtful."""
+        """Say what differs by side, or is doubtful."""
         found = []
         if self._stiffness is not None:
             slack, doubt = self._stiffness.slack, self._stiffness.doubt

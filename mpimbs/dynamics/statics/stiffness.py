@@ -50,7 +50,7 @@ STEP = 2e-3  # rad, and of lengths, of differences of functions of the user's
 
 
 class Differentiated(NamedTuple):
-    """What was found by differences: how far it may be wrong, of the largest, and of which function."""
+    """The error of derivatives by differences: how far they may be wrong, of the largest, and of which function."""
 
     error: float = 0.0
     function: str = ""
@@ -371,7 +371,7 @@ class Stiffness:
                 self._act(body, -1, np.pad(moved_about(at, changes[body] @ twist), (0, 6)))
 
     def _add_loops(self, loads: Floats) -> None:
-        """What loops carry, and the springs along their joints: loads that stand still in the frame of `LoopFrames`."""
+        """Add the loads of loops, and of springs along their joints, which stand still in the frame of `LoopFrames`."""
         joints = LoopJoints(self._system)
         here = joints.frames(self._bodies)
         for k, (first, second) in enumerate(self._system.loop_ends.tolist()):
@@ -411,13 +411,13 @@ class Stiffness:
 
 
 def _value(title: str, given: Any, count: int) -> Floats:
-    """What is given, or a function of time gives at its begin."""
+    """Give a value that is constant, or that a function of time has at its begin."""
     value = called(lambda: title, 0.0, given) if callable(given) else given
     return shaped(lambda: title, 0.0, np.atleast_1d(value), (count,))
 
 
 def _orders(kind: int) -> list[tuple[int, int, float]]:
-    """Of the speeds of a type of joint, which come before which, and those that act at once by half."""
+    """Give the order of the speeds of a type of joint: which come before which, and by half those that act at once."""
     steps = [(k, axis < FORCE) for k, step in enumerate(JOINT_TYPES[kind].steps) for axis in step.axes]
     found = []
     for later, (step, turns) in enumerate(steps):

@@ -105,7 +105,7 @@ _FOOT = _Segment(0.2581, 0.0137, 0.4415, 0.257, 0.245, 0.124)  # heel to tip
 
 
 class _Assumed(NamedTuple):
-    """What the table doesn't tell, in m and parts of a segment."""
+    """Assumptions where the table is silent, in m and parts of a segment."""
 
     shoulder: float = 0.18  # m beside the middle
     shoulder_drop: float = 0.05  # m below the seventh cervical vertebra
@@ -132,11 +132,11 @@ class _Solid(NamedTuple):
     moments: Floats
 
     def moved(self, x: float, y: float) -> _Solid:
-        """The same elsewhere."""
+        """Give the same solid elsewhere."""
         return self._replace(center=self.center + (x, y, 0.0))
 
     def joined(self, other: _Solid, sign: float = 1.0) -> _Solid:
-        """Both as one solid, their centers side by side along one axis; with the sign -1, this without the other."""
+        """Join both to a solid, their centers side by side along one axis; with the sign -1, this without the other."""
         mass = self.mass + sign * other.mass
         center = (self.mass * self.center + sign * other.mass * other.center) / mass
         moments = self._about(center) + sign * other._about(center)

@@ -47,7 +47,7 @@ class Arranged(Contents):
         self.body_forces = [self._moved(force) for force in system.body_forces]
 
     def _moved(self, force: ForceFunctionT) -> ForceFunctionT:
-        """The same force function on the same bodies."""
+        """Give the same force function on the same bodies."""
         if isinstance(force.bodies, range) and len(force.bodies) == self.n_bodies:
             return force
         return replace(force, bodies=np.sort(self._order.places[np.asarray(force.bodies, np.int64)]))

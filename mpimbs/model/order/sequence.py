@@ -27,7 +27,7 @@ class Statement:
 
     @property
     def first(self) -> Body | Rod:
-        """What says on which body it lies."""
+        """The item that says on which body it lies."""
         return self.what[0] if isinstance(self.what, tuple) else self.what
 
     def names(self) -> Iterator[tuple[str, int]]:

@@ -69,7 +69,7 @@ class _Compiled:
             self._begin, self._speeds = model.key_qpos[number], model.key_qvel[number]
 
     def robot(self) -> Robot:
-        """What is in it."""
+        """Make the robot of the compiled model."""
         m = self._model
         title = m.names[: m.names.index(b"\0")].decode() or self._path.stem
         weightless = self._disabled("GRAVITY")
@@ -84,7 +84,7 @@ class _Compiled:
         return bool(self._model.opt.disableflags & getattr(self._mujoco.mjtDisableBit, f"mjDSBL_{what}"))
 
     def _name(self, kind: str, number: int) -> str:
-        """What something is called in the file, or else by its number, as nothing else is."""
+        """Give the name of something in the file, or one of its number that nothing else has."""
         given = self._given(kind, number)
         if given:
             return given

@@ -67,7 +67,7 @@ def read_robot(path: str | os.PathLike[str], free: bool = False, keyframe: str =
 
 
 def _begins(place: Path, more: str, free: bool, keyframe: str, inertia: str) -> tuple[bool, str, str]:
-    """What stands behind the name of a file: whether the robot is free, its keyframe, what is done with inertias."""
+    """Read what stands behind a file's name: whether the robot is free, its keyframe, what is done with inertias."""
     for item in filter(None, more.split(":")):
         key, equals, value = item.partition("=")
         if item == FREE:

@@ -138,7 +138,7 @@ class RobotLink:
 
 
 class RobotLoop(NamedTuple):
-    """What holds two links together: a ball joint ("spherical") or all of them ("fixed"); -1 is the world."""
+    """A loop between two links: a ball joint ("spherical") or a weld ("fixed"); -1 is the world."""
 
     name: str
     type: Literal["spherical", "fixed"]
@@ -160,7 +160,7 @@ class RobotGear(NamedTuple):
 
 @dataclass
 class Robot:
-    """What a file of another program describes.
+    """A robot as the file of another program describes it.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ class _Urdf:
         self._root = root
 
     def robot(self) -> Robot:
-        """What is in it."""
+        """Make the robot of the file."""
         robot = Robot(self._name)
         numbers: dict[str, int] = {}
         above = self._above()

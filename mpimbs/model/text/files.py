@@ -58,7 +58,7 @@ Tables = Annotated[list[dict[str, Any]], PlainValidator(_tables)]
 
 
 class Opening(CheckedTable):
-    """What a model file says of its text."""
+    """The opening of a model file, which says how its text is meant."""
 
     model_config = ConfigDict(title="system")
 
@@ -199,7 +199,7 @@ class _Part:
             yield self.read(kind, fields, place), place
 
     def statements(self) -> Iterator[Statement]:
-        """What adds bodies."""
+        """The statements that add bodies."""
         for body, place in self.read_all(Body):
             yield Statement(place, body)
         for fields, place in self.tables("repeat"):

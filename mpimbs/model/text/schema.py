@@ -77,7 +77,7 @@ def _first_line(table: type) -> str:
 
 
 def _described(table: type) -> dict[str, str]:
-    """What the docstrings of a table and of those that it is made from say of its keys."""
+    """Give the docstrings of a table's keys, and of those that it is made from."""
     found: dict[str, str] = {}
     for kind in reversed(table.__mro__):
         _, _, text = (inspect.cleandoc(kind.__doc__ or "")).partition("Attributes\n----------\n")

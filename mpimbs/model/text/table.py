@@ -35,7 +35,7 @@ _ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so tha
 
 @dataclass(frozen=True)
 class Unit:
-    """What the numbers of a key are in, and how many there are: `Unit("m", 3)` of a vector, `Unit("kg")` of a number.
+    """The unit of the numbers of a key, and their count: `Unit("m", 3)` of a vector, `Unit("kg")` of a number.
 
     A text is of the symbols m rad kg s N, each with a power or without: "kg m^2", "N m s/rad", "1" for none.
     """
@@ -66,7 +66,7 @@ class CheckedTable(BaseModel):
 
     @classmethod
     def title(cls, fields: Mapping[str, Any]) -> str:
-        """What messages call a table with these fields."""
+        """Give the title by which messages call a table with these fields."""
         kind, name = cls.model_config.get("title") or cls.__name__.lower(), fields.get("name")
         return f"{kind} {name!r}" if isinstance(name, str) else kind
 
@@ -87,7 +87,7 @@ class CheckedTable(BaseModel):
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """What the keys that are not needed are where they are left out."""
+        """The defaults of the keys that are not needed."""
         kind = type(self), getattr(self, self.decisive) if self.decisive else None
         if kind not in _DEFAULTS:
             needed = self.needed

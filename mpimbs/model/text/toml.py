@@ -40,7 +40,7 @@ class Source:
             return cls(str(path), _read_text(Path(path)))
 
     def contents(self) -> dict[str, Any]:
-        """What it says; InputError if it is no TOML."""
+        """Parse the text; InputError if it is no TOML."""
         with at(f"{self.name}: "):
             return _parsed(self.text)
 

@@ -47,7 +47,7 @@ _SIZES: dict[str, dict[str, float]] = {
 
 
 class BaseUnits(CheckedTable):
-    """What the numbers of a text are in; units of others are made of these: a moment is force times length.
+    """The units of a text; those of others are made of these: a moment is force times length.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Parameters(Mapping[str, float]):
 
 
 class Values:
-    """What turns the numbers of tables, as they stand in a text, to those that the tables take.
+    """A converter of the numbers of tables, as they stand in a text, to those that the tables take.
 
     Parameters
     ----------

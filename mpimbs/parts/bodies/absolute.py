@@ -159,7 +159,7 @@ class AbsoluteBodies(Intervals):
     def joint_loads(
         self, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """See `Part`: `wrenches` of bodies; and these on each step along the axes that it frees."""
+        """Give the loads of joints, as `Part` does, of `wrenches` of bodies, and each step's along its free axes."""
         made = self.made
         loads = self.wrenches[made.body_step].reshape(-1, 2, 3) @ np.swapaxes(made.body_frame, 1, 2)
         return loads.reshape(-1, 6), along_axes(made.structure, self.wrenches)

@@ -54,7 +54,7 @@ ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
 class EnsembleState(NamedTuple):
-    """What an ensemble leaves to the one that goes on from it: what it was at a sample.
+    """The state of an ensemble at a sample, from which another one goes on.
 
     Attributes
     ----------
@@ -140,6 +140,7 @@ class EnsembleRun:
         phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")
         self._seconds |= dict.fromkeys(phases, 0.0)
         self._rounds, self._due = Rounds(comm), 0
+        self._wanted = 0  # of signals, that others have not heard of
         self._remembered = self._remember()
 
     def _side_by_side(self) -> SideBySide | None:
@@ -180,7 +181,7 @@ class EnsembleRun:
         return CopiesInTurn(self._own, *given) if self._lanes is None else CopiesInLanes(self._lanes, *given)
 
     def _recall(self, kept: Kept) -> CopiesMemory:
-        """What a checkpoint has of this rank's copies; all ranks call."""
+        """Read this rank's copies from a checkpoint; all ranks call."""
         header, system, count = kept.header, self._own[0], self._last - self._first
         in_turn, told = self._lanes is None, header["state"]["told"]
         told = told[self._first : self._last] if in_turn else told[self._comm.rank :: self._comm.size]
@@ -239,7 +240,10 @@ class EnsembleRun:
                     there = there or self._copies.step_towards(t)
                 except (HaltError, KeyboardInterrupt, SystemExit) as error:
                     halt, there = error if isinstance(error, HaltError) else HaltError.of(error), True
-                facts = self._keeper.asked() | (0 if there else UNDER_WAY) | (HALTED if halt else 0)
+                self._wanted |= self._keeper.asked()
+                facts = self._wanted | (0 if there else UNDER_WAY) | (HALTED if halt else 0)
+                if self._rounds.begins:  # or all hear of it in the next one
+                    self._wanted = 0
                 heard = self._rounds(facts, wait=there)
             shown.show(self._copies)
             if heard is None:
@@ -297,7 +301,7 @@ class EnsembleRun:
                 self._failed |= part
 
     def _remember(self, saves: bool = False) -> EnsembleState:
-        """What a checkpoint has of the sample that was just taken, or of now where one is saved; all ranks call."""
+        """Give the state at the sample just taken, or now where one is saved, for checkpoints; all ranks call."""
         stepper, count = self._copies, self._copies.count
         when = np.full(count, np.nan)
         for k, (t, _) in self._failed.items():
@@ -326,14 +330,14 @@ class EnsembleRun:
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
-        """What all checkpoints of the ensemble say alike."""
+        """The part of a checkpoint's header that is the same for all."""
         return self._files.header(self._members.systems, self._settings) | {"kind": ENSEMBLE}
 
     def _going_on(self) -> str:
         return self._files.going_on(self._unchanging)
 
     def _totals(self) -> dict[str, Any]:
-        """What the whole ensemble has taken so far; all ranks call."""
+        """Add up what the whole ensemble has taken so far; all ranks call."""
         stepper, before = self._copies, self._before
         own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
@@ -371,7 +375,7 @@ class EnsembleRun:
         return result
 
     def _seen_by_all(self) -> dict[str, Any]:
-        """What the witnesses of all ranks have seen; all ranks call."""
+        """Join what the witnesses of all ranks have seen; all ranks call."""
         found, copies = Seen(), 0
         for seen, count in self._comm.allgather(self._copies.seen()):
             found.join(seen)

@@ -30,7 +30,7 @@ EVALUATIONS = 50_000  # evaluations of copies for each that is checked between t
 
 @dataclass
 class LanesState:
-    """What a rank's copies leave beside vectors: sizes of steps, what was seen, and in how many checks, in rotation."""
+    """The state of a rank's copies beside vectors: sizes of steps, what was seen, in how many checks, in rotation."""
 
     sizes: StepSizes
     seen: Seen
@@ -120,10 +120,10 @@ class CopiesInLanes(CopiesStepper):
         self.leave(wrong)
 
     def seen(self) -> tuple[Seen, int]:
-        """What checks have found so far, and in how many copies."""
+        """Give what checks have found so far, and in how many copies."""
         return self._seen, min(self._asked, self.count)
 
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
-        """What the next step takes from those before it: `told` and `vectors` of `CopiesMemory`."""
+        """Give what the next step takes from those before it: `told` and `vectors` of `CopiesMemory`."""
         plain, _ = taken_apart(LanesState(deepcopy(self.sizes), deepcopy(self._seen), self._asked))
         return [plain], self.vectors()

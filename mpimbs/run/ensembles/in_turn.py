@@ -61,7 +61,7 @@ class CopiesMemory(NamedTuple):
 
 @dataclass
 class CopyState:
-    """What a copy leaves to the one that goes on from it.
+    """The state of a copy, from which another one goes on.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class CopyTrajectory(Trajectory):
 
     @property
     def seen(self) -> Seen:
-        """What its witness has seen."""
+        """The findings of its witness."""
         witness = self._recorder.witness
         return Seen() if witness is None else witness.seen
 
@@ -221,7 +221,7 @@ class CopiesInTurn:
             self._runs.append(None if self.left[k] else self._begun(k, systems[k % len(systems)], begin))
 
     def _begun(self, k: int, system: System, state: State | None) -> CopyTrajectory | None:
-        """What takes a copy through time; None if it can't begin."""
+        """Make the trajectory of a copy, begun; None if it can't begin."""
         run = None
         try:
             run = CopyTrajectory(system, self._settings, state, self._before[k])
@@ -237,7 +237,7 @@ class CopiesInTurn:
         self.failed[k], self.left[k] = (t, reason), True
 
     def _going(self) -> Iterator[CopyTrajectory]:
-        """Those that are not left behind."""
+        """Give the trajectories that are not left behind."""
         return (run for k, run in enumerate(self._runs) if run is not None and not self.left[k])
 
     @property
@@ -247,7 +247,7 @@ class CopiesInTurn:
 
     @property
     def _accounts(self) -> list[CopyTrajectory | CopyState | None]:
-        """What tells of each copy: of one that was left behind before a restart there is no more than its state."""
+        """The account of each copy: of one that was left behind before a restart there is no more than its state."""
         return [run or before for run, before in zip(self._runs, self._before, strict=True)]
 
     def _taken(self, which: int) -> int:
@@ -270,7 +270,7 @@ class CopiesInTurn:
 
     @property
     def sizes(self) -> StepSizes:
-        """Of the adaptive steps of all copies."""
+        """Sizes of the adaptive steps of all copies."""
         found = StepSizes()
         for run in self._runs:
             if run is not None:
@@ -308,7 +308,7 @@ class CopiesInTurn:
         """Each has checked the samples that it took."""
 
     def seen(self) -> tuple[Seen, int]:
-        """What witnesses have seen so far, and of how many copies."""
+        """Give what witnesses have seen so far, and of how many copies."""
         found, copies = Seen(), 0
         for name, account in zip(self._names, self._accounts, strict=True):
             if account is not None:
@@ -323,7 +323,7 @@ class CopiesInTurn:
         return {name: account.happened for name, account in pairs if account is not None and account.happened}
 
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
-        """What each copy's next step takes from those before it: plain values and sizes of its arrays; and these."""
+        """Give what each copy's next step takes from the last: plain values and sizes of its arrays; and these."""
         told, parts = [], [np.zeros(0)]
         for run, left, before in zip(self._runs, self.left.tolist(), self._before, strict=True):
             state = before or CopyState()
@@ -347,7 +347,7 @@ def numbers_told(told: Sequence[Any]) -> int:
 
 
 def _copies_of(memory: CopiesMemory) -> list[CopyState | None]:
-    """What there is to go on from, of each copy."""
+    """Give the state of each copy to go on from."""
     numbers, at = memory.vectors[RUNS], 0
     found: list[CopyState | None] = []
     for plain, sizes in memory.told:

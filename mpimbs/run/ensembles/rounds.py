@@ -20,6 +20,11 @@ class Rounds:
         self._told, self._heard = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._request: MPI.Request | None = None
 
+    @property
+    def begins(self) -> bool:
+        """Whether this rank has told nothing yet in the round: else what it tells now is not heard."""
+        return self._request is None
+
     def __call__(self, facts: int, wait: bool) -> int | None:
         """Tell facts, where this rank has told none in the round, and give what all have told; None while others work.
 

@@ -93,6 +93,8 @@ class SampleTable:
         Constraint loads of all ranks.
     copies : int, optional
         Of an ensemble: how many.
+    loops_differ : bool
+        Whether they have not the same loops at all times: what loops have is not kept then.
 
     Attributes
     ----------
@@ -110,10 +112,10 @@ class SampleTable:
         facts: tuple[str, ...] = (),
         unknowns: int = 0,
         copies: int | None = None,
+        loops_differ: bool = False,
     ) -> None:
         self.selection = selection
-        keeps_loops = system.loops and (copies is None or not system.events)  # these have different ones in time
-        there = {*facts, *selection.bodies} | ({"loops"} if keeps_loops else set())
+        there = {*facts, *selection.bodies} | ({"loops"} if system.loops and not loops_differ else set())
         self.quantities = [each for each in DECLARED if each.take is not None and _kept(each, there, copies is None)]
         self.rows = {each.name: selection.rows(each, system) for each in self.quantities}
         counts = {

@@ -15,6 +15,7 @@ from mpimbs.run.restart import restart
 from mpimbs.stepping.settings import Checkpoints
 from run.event_systems import floating
 from run.interruptions import differing, disturbed
+from tolerances import assert_close
 
 COPIES = 4
 SETTINGS: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4, "every": 0.04}
@@ -173,6 +174,31 @@ def test_events_of_copies(comm: MPI.Comm, tmp_path: Path) -> None:
             assert np.array_equal(getattr(again, name), getattr(kept, name), equal_nan=True), name
         late = again.t > 0.05
         assert np.isnan(again.body("b3").q[late]).all() and np.isfinite(again["1"].body("b3").position).all()
+
+
+def test_a_copy_alone_that_opens_its_loop(comm: MPI.Comm) -> None:
+    """What loops have is not kept, of any copy; all else goes on."""
+    systems = [linkage(k) for k in range(COPIES)]
+    systems[2].add_event(time=0.05, cut=systems[2].loops[0].name)
+    result = Batch(systems, comm=comm).simulate(0.12, **SETTINGS, sample="q,load")
+    assert result.status == "complete" and not result.failed and list(result.events) == ["2"]
+    if comm.rank == 0:
+        assert result.loop_violation is None and result.loop_loads is None
+        assert np.isfinite(result.q).all() and np.isfinite(result.loads).all()
+
+
+def test_copies_of_different_loops(comm: MPI.Comm) -> None:
+    """One with a pin that does what another does already moves like the others; what loops have is not kept."""
+    systems = [linkage(1) for _ in range(COPIES)]
+    pin = systems[1].loops[0]
+    systems[1].add_loop(
+        name="again", type=pin.type, bodies=pin.bodies, positions=pin.positions, rotations=pin.rotations
+    )
+    result = Batch(systems, comm=comm).simulate(0.12, **SETTINGS)
+    assert result.status == "complete" and not result.failed
+    if comm.rank == 0:
+        assert result.loop_violation is None
+        assert_close("the copy", result.q[:, 1], result.q[:, 0], "adaptive steps")
 
 
 def test_events_that_cannot_be(comm: MPI.Comm) -> None:

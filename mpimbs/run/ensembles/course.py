@@ -114,10 +114,12 @@ class EnsembleRun:
         self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
         self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
         own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
-        self._own = own
+        self._own, self._changes = own, any(system.events for system in members.systems)
         self._lanes = self._side_by_side()
         self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
-        table = self._table = SampleTable(members.systems[0], self._selection, copies=members.count)
+        differ = self._changes or len({len(system.loops) for system in members.systems}) > 1
+        table = SampleTable(members.systems[0], self._selection, copies=members.count, loops_differ=differ)
+        self._table = table
         of_copies = [each.name for each in table.quantities if each.copied]
         self._count = 0 if kept is None else int(kept.header["count"])
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
@@ -147,8 +149,7 @@ class EnsembleRun:
         """Make what evaluates this rank's copies side by side, where lanes carry them; all ranks call."""
         settings, scheme, selected = self._settings, scheme_of(self._settings.integrator), self._selection.bodies
         summed = any(QUANTITIES[name].integral_of for name in selected)
-        changes = any(system.events for system in self._members.systems)
-        if why_apart(self._members.systems) or not scheme.own or scheme.implicit or summed or changes:
+        if why_apart(self._members.systems) or not scheme.own or scheme.implicit or summed or self._changes:
             return None
         width = native_width() if settings.lanes is None else width_of(settings.lanes)
         return SideBySide(self._own, self._last - self._first, width)

@@ -499,7 +499,7 @@ def test_a_keyframe_is_where_it_begins(tmp_path: Path) -> None:
     assert "left out: keyframe (to begin with one, FILE:keyframe=NAME): home" in system.left_out
     with pytest.raises(InputError, match="has no keyframe 'fly'; did you mean 'flying'"):
         read_robot(path, keyframe="fly")
-    with pytest.raises(InputError, match="there is no 'hom' for behind the name of a robot's file"):
+    with pytest.raises(InputError, match="'hom' behind the name of a robot's file is none of `free`"):
         read_robot(f"{path}:hom")
 
 

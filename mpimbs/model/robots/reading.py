@@ -77,8 +77,8 @@ def _begins(place: Path, more: str, free: bool, keyframe: str, inertia: str) -> 
         elif key == INERTIA and equals:
             inertia = value
         else:
-            known = f"`{FREE}`, `{KEYFRAME}=NAME` and `{INERTIA}=repair`"
-            raise InputError(f"{place}: there is no {item!r} for behind the name of a robot's file, but {known}")
+            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`"
+            raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free, keyframe, inertia
 
 

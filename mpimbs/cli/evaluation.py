@@ -274,7 +274,7 @@ def settle_command(
 
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
-    from mpimbs.dynamics.statics.equilibrium import Equilibrium, growth
+    from mpimbs.dynamics.statics.equilibrium import growth, settle
     from mpimbs.run.state import COORDINATES, check_system, read_state
 
     system = read_model(comm, model, forces)
@@ -290,9 +290,7 @@ def settle_command(
     compile_evaluations(dynamics, loads=True)
     compile_implicit(dynamics)
     q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
-    search = Equilibrium(dynamics, time)
-    found = search.find(q)
-    search.close()
+    found = settle(dynamics, q, time)
     most = EXAMINED_LOOPED if system.loops else EXAMINED
     unstable = growth(dynamics, found.q) if system.nu <= most else None
     write_state(dynamics, output, found.q, np.zeros(dynamics.subchain.nu))

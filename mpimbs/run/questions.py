@@ -53,7 +53,7 @@ def _asked(
         return (state, chosen), {**chosen.described(), "state": told, "t": float(t)}
 
     system, (whole, chosen) = same_system(world, model, prepared)
-    dynamics = Dynamics(system, world, **{field.name: getattr(chosen, field.name) for field in chosen.fields()})
+    dynamics = Dynamics(system, world, **chosen.part(EvaluationSettings))
     try:
         own = dynamics.gather_u.part
         tau, udot = (None if part is None else part[own] for part in (whole.tau, whole.udot))
@@ -207,12 +207,11 @@ def settle(model: Model, q: npt.ArrayLike | None = None, *, t: float = 0.0, comm
         On all ranks: none is found, or a function of the model failed.
     """
     with _asked(model, comm, t, {"q": q}) as (dynamics, state):
-        from mpimbs.dynamics.statics.equilibrium import Equilibrium  # needs petsc4py
+        from mpimbs.dynamics.statics.equilibrium import settle as settled  # needs petsc4py
 
         compile_evaluations(dynamics, loads=True)
         compile_implicit(dynamics)
-        with contextlib.closing(Equilibrium(dynamics, t)) as search:
-            return dynamics.gather_q.everywhere(search.find(state.q).q)
+        return dynamics.gather_q.everywhere(settled(dynamics, state.q, t).q)
 
 
 def modes(model: Model, q: npt.ArrayLike | None = None, count: int = 10, *, comm: MPI.Comm | None = None) -> Modes:

@@ -288,10 +288,10 @@ class Equilibrium:
         self._vector.destroy()
 
 
-def settle(dynamics: Dynamics, q: npt.ArrayLike, **given: Any) -> Settled:
-    """Find a static equilibrium near coordinates q [nq]; all ranks call. See `Equilibrium.find`."""
+def settle(dynamics: Dynamics, q: npt.ArrayLike, time: float = 0.0, **given: Any) -> Settled:
+    """Find a static equilibrium near coordinates q [nq], at a time (s); all ranks call. See `Equilibrium.find`."""
     check_kinds(settle, {"dynamics": dynamics})
-    search = Equilibrium(dynamics)
+    search = Equilibrium(dynamics, time)
     try:
         return search.find(q, **given)
     finally:

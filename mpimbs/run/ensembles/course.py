@@ -142,7 +142,6 @@ class EnsembleRun:
         phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")
         self._seconds |= dict.fromkeys(phases, 0.0)
         self._rounds, self._due = Rounds(comm), 0
-        self._wanted = 0  # of signals, that others have not heard of
         self._remembered = self._remember()
 
     def _side_by_side(self) -> SideBySide | None:
@@ -241,11 +240,8 @@ class EnsembleRun:
                     there = there or self._copies.step_towards(t)
                 except (HaltError, KeyboardInterrupt, SystemExit) as error:
                     halt, there = error if isinstance(error, HaltError) else HaltError.of(error), True
-                self._wanted |= self._keeper.asked()
-                facts = self._wanted | (0 if there else UNDER_WAY) | (HALTED if halt else 0)
-                if self._rounds.begins:  # or all hear of it in the next one
-                    self._wanted = 0
-                heard = self._rounds(facts, wait=there)
+                facts = (0 if there else UNDER_WAY) | (HALTED if halt else 0)
+                heard = self._rounds(facts, self._keeper.asked(), wait=there)
             shown.show(self._copies)
             if heard is None:
                 continue
@@ -288,6 +284,7 @@ class EnsembleRun:
             self._remembered = self._remember()
 
     def _check(self, t: float) -> None:
+        assert isinstance(self._copies, CopiesInLanes)  # others check the samples that they take
         try:
             self._copies.check(t, whole=self._count + 1 in (1, self._times.count))
         except (KeyboardInterrupt, SystemExit) as error:

@@ -67,7 +67,6 @@ class CopiesInLanes(CopiesStepper):
         memory: CopiesMemory | None,
     ) -> None:
         self._names, self._table, self.lanes, self.count = names, table, copies.lanes, copies.count
-        self._checks = not settings.no_witness
         told = [] if memory is None else [made_again(LanesState, plain, {}) for plain in memory.told]
         self._asked = sum(state.checked for state in told)
         self._seen, self._paid = Seen(), 0  # checks for which evaluations stand
@@ -102,8 +101,6 @@ class CopiesInLanes(CopiesStepper):
 
     def check(self, t: float, whole: bool) -> None:
         """Check the copies whose turn it is at a time (s), the first, the last or another; what is wrong ends there."""
-        if not self._checks:
-            return
         due = self.evaluations * self.count // EVALUATIONS - self._paid
         self._paid += due
         asked = min(max(WHOLE if whole else 0, due), self.count)

@@ -304,9 +304,6 @@ class CopiesInTurn:
                         values[k] = row[each.name].reshape(values.shape[1:])
         return found
 
-    def check(self, t: float, whole: bool) -> None:
-        """Each has checked the samples that it took."""
-
     def seen(self) -> tuple[Seen, int]:
         """Give what witnesses have seen so far, and of how many copies."""
         found, copies = Seen(), 0

@@ -19,26 +19,25 @@ class Rounds:
         self._comm = comm
         self._told, self._heard = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._request: MPI.Request | None = None
+        self._asks = 0  # not told yet
 
-    @property
-    def begins(self) -> bool:
-        """Whether this rank has told nothing yet in the round: else what it tells now is not heard."""
-        return self._request is None
-
-    def __call__(self, facts: int, wait: bool) -> int | None:
-        """Tell facts, where this rank has told none in the round, and give what all have told; None while others work.
+    def __call__(self, facts: int, asks: int, wait: bool) -> int | None:
+        """Tell facts and what is asked for, and give what all have told; None while others work.
 
         Parameters
         ----------
         facts : int
-            In bits.
+            In bits, of this round: what was told first in it counts.
+        asks : int
+            In bits. What comes after this rank has told is told in the next round.
         wait : bool
             Wait for the others.
         """
-        if self._comm.size == 1:
-            return facts
+        self._asks |= asks
         if self._request is None:
-            self._told[0] = facts
+            self._told[0], self._asks = facts | self._asks, 0
+            if self._comm.size == 1:
+                return int(self._told[0])
             self._request = self._comm.Iallreduce(self._told, self._heard, MPI.BOR)
         if wait:
             self._request.Wait()

@@ -52,6 +52,28 @@ PLACES = {
 }
 
 
+def first_lines() -> list[str]:
+    """The first line of each docstring of the package, with what it is of: to be read in one go."""
+    found = []
+    for path in sorted((ROOT / "mpimbs").rglob("*.py")):
+        waiting: list[tuple[str, ast.AST]] = [(str(path.relative_to(ROOT)), ast.parse(path.read_bytes()))]
+        while waiting:
+            name, node = waiting.pop()
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                continue
+            if text := ast.get_docstring(node):
+                found.append(f"{name}: {text.splitlines()[0]}")
+            waiting += [(f"{name} {getattr(child, 'name', '')}", child) for child in reversed(node.body)]
+    return found
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write all first lines beside the site."""
+    path, lines = Path(config["site_dir"]) / "first-lines.txt", first_lines()
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(lines)} first lines of docstrings: {path}")
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put what is written elsewhere in its place."""
     for place, written in PLACES.items():

@@ -38,6 +38,18 @@ _ALWAYS: tuple[Name, ...] = tuple(
 )
 
 
+def hash_of(*parts: str | bytes) -> str:
+    """Hash of texts, of 16 digits."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else part)
+        found.update(b"\0")
+    return found.hexdigest()[:16]
+
+
+_BY = hash_of(Path(__file__).read_bytes())
+
+
 class _Statement(NamedTuple):
     """One at the top of a module."""
 
@@ -54,15 +66,6 @@ class _Module(NamedTuple):
     imported: dict[str, Name]
 
 
-def hash_of(*parts: str | bytes) -> str:
-    """Hash of texts, of 16 digits."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part.encode() if isinstance(part, str) else part)
-        found.update(b"\0")
-    return found.hexdigest()[:16]
-
-
 def code_of(tree: ast.AST) -> str:
     """Give a hash of what of a source is compiled, whose docstrings are cut out here; comments and layout are none."""
     for node in ast.walk(tree):
@@ -75,7 +78,8 @@ def code_of(tree: ast.AST) -> str:
 
 
 def _used(tree: ast.AST) -> Iterator[str]:
-    """Names that a statement uses, but for those in annotations, which numba does not read."""
+    """Names that a statement uses, but for those in annotations, which numba does not read; those of the fields of
+    classes are read, for a table is laid out by them (`memory.schema`)."""
     if isinstance(tree, ast.Name):
         yield tree.id
     elif isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name):
@@ -86,6 +90,10 @@ def _used(tree: ast.AST) -> Iterator[str]:
                 for part in value if isinstance(value, list) else [value]:
                     if isinstance(part, ast.AST):
                         yield from _used(part)
+        if isinstance(tree, ast.ClassDef):
+            for part in tree.body:
+                if isinstance(part, ast.AnnAssign):
+                    yield from _used(part.annotation)
 
 
 def _last_name(decorator: ast.expr) -> str:
@@ -227,7 +235,7 @@ def _places(used: str, name: str, module: _Module) -> Iterator[Name]:
 
 
 class Stamps:
-    """Stamps of kernels, kept in a file for later processes as long as the sources are the same."""
+    """Stamps of kernels, kept in a file for later processes as long as the sources, and this module, are the same."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -236,7 +244,7 @@ class Stamps:
         with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
             kept = json.loads(file.read_text(encoding="ascii")) if file else {"files": {}, "stamps": {}}
             places = {name: _file_of(name) for name in kept["files"]}
-            if all(
+            if kept.get("by") == _BY and all(
                 p is not None and not _written_since(p) and hash_of(p.read_bytes()) == kept["files"][name]
                 for name, p in places.items()
             ):
@@ -272,7 +280,7 @@ class Stamps:
         if self._file is not None and not self._sources.changed:
             with contextlib.suppress(OSError):
                 unfinished = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-                text = json.dumps({"files": self._sources.files, "stamps": self._known})
+                text = json.dumps({"files": self._sources.files, "stamps": self._known, "by": _BY})
                 unfinished.write_text(text, encoding="ascii")
                 unfinished.replace(self._file)
 

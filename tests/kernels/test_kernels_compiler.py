@@ -173,7 +173,9 @@ PACKAGE = {
     "parts": (
         "from mpimbs import base\nfrom mpimbs.base import SIZE as ROOM\n\n\n"
         "def helper():\n    return base.plain()\n\n\n"
-        "@kernel\ndef inner(x: helper) -> helper:\n    return x * ROOM\n\n\n@kernel\ndef beside(x):\n    return x + 1\n"
+        "class Row(NamedTuple):\n    width: int\n\n\nclass Plan(NamedTuple):\n    row: Row\n\n\n"
+        "PLAN = schema(Plan)\n\n\n@kernel\ndef inner(x: helper) -> helper:\n    return x * ROOM + PLAN\n\n\n"
+        "@kernel\ndef beside(x):\n    return x + 1\n"
     ),
     "entries": (
         "from mpimbs.overloads import load\nfrom mpimbs.parts import beside, inner\n\n\n"
@@ -187,6 +189,7 @@ CHANGES = {  # a module, a text in it, another one: and which of the entries are
     "plain Python": ("parts", "return base.plain()", "return 7", set()),
     "plain Python that an annotation names": ("base", "    return SIZE", "    return 8", set()),
     "a kernel within": ("parts", "x * ROOM", "x - ROOM", {"one"}),
+    "what is within a table": ("parts", "width: int", "depth: int\n    width: int", {"one"}),
     "one beside it": ("parts", "x + 1", "x + 2", {"two"}),
     "what is imported under a name": ("parts", "import SIZE as ROOM", "import OTHER as ROOM", {"one"}),
     "an overload": ("overloads", "lambda x: OTHER", "lambda x: x", {"two"}),
@@ -252,6 +255,7 @@ ENTRIES = {
 TOUCHED = {
     ("coupling/augmented/augmented_equations.py", "return sound\n", "return not sound\n"): {"augmented"},
     ("coupling/pcg/constraint_equations.py", "SWAP.to_others", "SWAP.from_others"): {"pcg"},
+    ("sweep/structure.py", "    damping: Floats", "    touched: int\n    damping: Floats"): {"chain", "tree"},
     ("sweep/inward.py", "scale_row(a, x)", "scale_row(x, a)"): {"chain", "tree"},
     ("values/handles.py", "factor <= LARGEST_FACTOR", "factor < LARGEST_FACTOR"): {"chain", "tree", "join"},
     ("kernels/lanes.py", "WIDTHS = ", "WIDTHS = 0, "): set(ENTRIES),

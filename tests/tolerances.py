@@ -20,6 +20,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "join": (1e-12, "6x6 solutions with a matrix whose eigenvalues are at least 1"),
     "ranks": (1e-12, "all numbers of ranks solve the same equations: only roundings differ"),
     "assembled": (1e-11, "inverse inertias in place of inertias: their condition, of slender bodies 1e3, comes on top"),
+    "driven": (1e-10, "random chains of which some joints follow, beside stops that push with thousands of N: 1.3e-11"),
     "iterated": (1e-9, "loads solved to 1e-12, times the condition of the sweeps that follow: 1e-10 measured"),
     "tied": (1e-7, "constraint loads solved to 1e-9 or 1e-10, times the condition of their equations"),
     "boundary": (1e-10, "random equations, worse conditioned than those of bodies; both sides by LU"),

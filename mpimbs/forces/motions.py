@@ -21,6 +21,7 @@ from mpimbs.forces.modules import function_of
 from mpimbs.model import System
 from mpimbs.model.motion import Motion, TableMotion
 from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import HELD
 
 Floats = npt.NDArray[np.float64]
@@ -59,6 +60,7 @@ class GivenMotions:
             )
             for body, motion in c.motions
         ]
+        self._stops = Stops.of(c)
         self._rests = False
         self._found: tuple[float, list[Floats]] = (np.nan, [])  # at the last time
 
@@ -99,14 +101,15 @@ class GivenMotions:
         """Give the generalized forces [nu] that drive the joints which follow, at the time asked for last.
 
         `through` [nu] is what passes the joints: that, and what turns the rotors, less what springs, dampers and
-        torques of the model do.
+        torques and stops of the model do.
         """
         c, (_, found) = self._subchain.columns, self._found
-        forces = np.zeros(len(u))
+        forces, stops = np.zeros(len(u)), np.zeros(len(u))
+        stops[self._stops.speeds] = self._stops.forces(q, u)
         for (_, _, places, speeds), (_, _, acceleration) in zip(self._joints, found, strict=True):
             other = (
                 c.torque[speeds] - c.damping[speeds] * u[speeds] - c.stiffness[speeds] * (q[places] - c.rest[places])
-            )
+            ) + stops[speeds]
             forces[speeds] = through[speeds] + c.armature[speeds] * acceleration - other
         return forces
 

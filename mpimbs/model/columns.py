@@ -74,6 +74,9 @@ class Columns:
         its place.
     cross_stiffness : float [nu]
         xy, xz, yz of the stiffness about each ball, in the places of its first three speeds (N m/rad).
+    lower, upper, stop_stiffness, stop_damping : float [nu]
+        Where the way of each coordinate ends (rad, m; infinite where it doesn't), and of the stops there the stiffness
+        (N m/rad, N/m) and the damping (N m s/rad, N s/m).
     prescribed : bool [nu]
         Whether an axis follows a given motion.
     motions : list of (int, motion)
@@ -195,30 +198,46 @@ class Columns:
 
     @cached_property
     def u(self) -> Floats:
-        return _joined([joint.u for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+        return self._of_speeds([joint.u for joint in self._joints])
 
     @cached_property
     def stiffness(self) -> Floats:
-        return _joined([joint.stiffness for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+        return self._of_speeds([joint.stiffness for joint in self._joints])
 
     @cached_property
     def cross_stiffness(self) -> Floats:
         given = [(joint.cross_stiffness + (0.0,) * joint.kind.nu)[: joint.kind.nu] for joint in self._joints]
-        return _joined(given)[numbers_of(offsets(self._nu), self._rows)[0]]
+        return self._of_speeds(given)
 
     @cached_property
     def damping(self) -> Floats:
-        return _joined([joint.damping for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+        return self._of_speeds([joint.damping for joint in self._joints])
 
     @cached_property
     def armature(self) -> Floats:
-        return _joined([joint.armature for joint in self._joints])[numbers_of(offsets(self._nu), self._rows)[0]]
+        return self._of_speeds([joint.armature for joint in self._joints])
+
+    @cached_property
+    def lower(self) -> Floats:
+        return self._of_speeds([joint.lower for joint in self._joints])
+
+    @cached_property
+    def upper(self) -> Floats:
+        return self._of_speeds([joint.upper for joint in self._joints])
+
+    @cached_property
+    def stop_stiffness(self) -> Floats:
+        return self._of_speeds([joint.stop_stiffness for joint in self._joints])
+
+    @cached_property
+    def stop_damping(self) -> Floats:
+        return self._of_speeds([joint.stop_damping for joint in self._joints])
 
     @cached_property
     def torque(self) -> Floats:
         joints = self._joints
         constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
-        torque = _joined(constant)[numbers_of(offsets(self._nu), self._rows)[0]]
+        torque = self._of_speeds(constant)
         for k, own in self._torques.items():
             torque[self.u_offset[k] : self.u_offset[k + 1]] = 0.0 if callable(own) else own
         return torque
@@ -254,6 +273,9 @@ class Columns:
     @cached_property
     def _nu(self) -> Integers:
         return counts(self._bodies)[1]
+
+    def _of_speeds(self, blocks: Sequence[tuple[float, ...]]) -> Floats:
+        return _joined(blocks)[numbers_of(offsets(self._nu), self._rows)[0]]
 
     def _column(self, values: Sequence[object], *shape: int) -> Floats:
         return np.array(values, np.float64).reshape(len(self._bodies), *shape).take(self._rows, axis=0)

@@ -107,7 +107,7 @@ class JointRead(NamedTuple):
     q, u : int
         Where its coordinates and speeds begin.
     limits : (float, float), optional
-        Least and largest coordinate (rad, m): told, and not kept to.
+        Least and largest coordinate (rad, m).
     friction : float
         Coulomb's (N m, N): told, and left out.
     actuators : tuple of str

@@ -5,12 +5,13 @@ All that depends on the type of the joint, defaults too, is checked against its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
@@ -166,6 +167,10 @@ def _units_by_type(name: str) -> dict[str, Units]:
         "damping": each("N m s/rad", "N s/m"),
         "torque": each("N m", "N"),
         "armature": each("kg m^2", "kg"),
+        "lower": each("rad", "m"),
+        "upper": each("rad", "m"),
+        "stop_stiffness": each("N m/rad", "N/m"),
+        "stop_damping": each("N m s/rad", "N s/m"),
         "motion": ("s", *kind.q_units),
     }
 
@@ -221,6 +226,13 @@ class Joint(Jointed):
         kg m^2 for turning, kg for sliding; not negative. It adds armature udot to the torque that the axis needs and
         armature u^2 / 2 to the kinetic energy, and turns nothing else: no part in weight, momentum or gyroscopic
         effects. A free joint may have it, as in MuJoCo; a fixed one has no axis for it.
+    lower, upper : tuple of nu floats
+        Where the way of each coordinate ends, rad or m; without an end where it is infinite, as by default. Not for
+        joints with a quaternion.
+    stop_stiffness, stop_damping : tuple of nu floats
+        Of the stops there, N m/rad or N/m, and N m s/rad or N s/m. Beyond an end by x they push back with
+        stiffness x + damping dx/dt, never less than nothing, nor more than ten times stiffness x: so that it does
+        not jump where a joint arrives.
     motion : function of time, str or rows
         What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
         accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text
@@ -240,6 +252,43 @@ class Joint(Jointed):
     q: Floats = _BY_TYPE
     u: Floats = _BY_TYPE
     armature: Floats = _BY_TYPE
+    lower: Floats = _BY_TYPE
+    upper: Floats = _BY_TYPE
+    stop_stiffness: Floats = _BY_TYPE
+    stop_damping: Floats = _BY_TYPE
+
+    @property
+    def stopped(self) -> bool:
+        """Whether stops end the way of a coordinate."""
+        return any(self.stop_stiffness)
+
+    @field_validator("lower", "upper", "stop_stiffness", "stop_damping", mode="plain")
+    @classmethod
+    def _check_stops(cls, value: Any, info: ValidationInfo) -> Floats:
+        kind, name = _kind(info), str(info.field_name)
+        side = {"lower": -math.inf, "upper": math.inf}.get(name)
+        if value is None:
+            return (side or 0.0,) * kind.nu
+        if kind.quaternion or not kind.nu:
+            raise ValueError(f"has no meaning for a {kind.name} joint; leave it out")
+        if side is None:
+            return _not_negative(cls._check_speeds(value, info))
+        items = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * kind.nu
+        open_ways = [k for k, item in enumerate(items) if item == side]
+        found = cls._check_speeds([0.0 if k in open_ways else item for k, item in enumerate(items)], info)
+        return tuple(side if k in open_ways else end for k, end in enumerate(found))
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Joint:
+        for least, most, k, c in zip(self.lower, self.upper, self.stop_stiffness, self.stop_damping, strict=True):
+            if least > most:
+                raise ValueError(f"lower must not be above upper, got {least:g} and {most:g}; exchange them")
+            ends = math.isfinite(least) or math.isfinite(most)
+            if ends and not k:
+                raise ValueError("stop_stiffness is missing; say how stiff the stops at lower and upper are")
+            if (k or c) and not ends:
+                raise ValueError("stops without an end: give lower, upper or both, or leave their stiffness out")
+        return self
 
     @field_validator("armature", mode="plain")
     @classmethod

@@ -9,45 +9,32 @@ from mpimbs.model.body import Body, Loop
 from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
 
+_ACTING = ("stiffness", "damping", "torque")
+_STOPS = ("stop_stiffness", "stop_damping")
 
-def resting(system: System, apart: bool = False) -> System:
-    """Give a copy on which nothing acts, whose joints have room for more inertia where they have springs or dampers.
 
-    Weight, torques, wrenches, functions, springs between bodies, what drives loops and events are left out; springs and
-    dampers of joints stay, to be read. Their coefficients are added to the rotors, which stand in place of the torques:
-    numbers that are not to be used as they are (`implicit_matrix.ImplicitMatrix` overwrites them).
+def resting(system: System, loops: bool = True, apart: bool = False) -> System:
+    """Give a copy on which nothing acts, whose speeds are told apart: the torque of each is its number, from 1.
+
+    Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, what drives loops,
+    and events are left out; loops, too, if not `loops`. All joints have room for rotors: numbers that are not to be
+    used as they are, nor are the torques.
 
     `apart`: as `Contents.apart`.
     """
     left = copy.copy(system)
     left.apart = apart
-    left.segments = system.segments.replaced(_with_room)
+    left.segments = system.segments.replaced(_with_rotors)
     left.gravity = (0.0, 0.0, 0.0)
     left.events, left.springs, left.spring_bodies = [], {}, []
-    left.torques, left.wrenches = {}, {}
+    left.wrenches = {}
     left.joint_forces, left.body_forces, left.force_modules = [], [], []
-    undriven = [loop.model_copy(update=_nothing(loop)) if isinstance(loop, Loop) else loop for loop in system.loops]
-    left.hold(undriven, system.loop_bodies)
-    return left
-
-
-def numbered(system: System) -> System:
-    """Give the same without loops and springs, whose speeds are told apart: the torque of each is its number, from 1.
-
-    All joints have room for rotors: numbers that are not to be used as they are, nor are the torques.
-    """
-    left = resting(system)
-    left.segments = system.segments.replaced(_with_rotors)
-    left.hold([], [])
+    kept = system.loops if loops else []
+    undriven = [loop.model_copy(update=_nothing(loop)) if isinstance(loop, Loop) else loop for loop in kept]
+    left.hold(undriven, system.loop_bodies if loops else [])
     ends = system.offsets()[1].tolist()
     left.torques = {k: tuple(map(float, range(a + 1, b + 1))) for k, (a, b) in enumerate(pairwise(ends)) if b > a}
     return left
-
-
-def _with_room(body: Body) -> Body:
-    joint = body.joint
-    room = tuple(map(sum, zip(joint.armature, joint.stiffness, joint.damping, strict=True)))
-    return _changed(body, {"armature": room, "torque": joint.armature})
 
 
 def _with_rotors(body: Body) -> Body:
@@ -56,7 +43,8 @@ def _with_rotors(body: Body) -> Body:
 
 def _nothing(joint: Joint | Loop) -> dict[str, tuple[float, ...]]:
     """The keys of what acts along a joint, for a joint along which nothing does."""
-    return dict.fromkeys(("stiffness", "damping", "torque"), (0.0,) * joint.kind.nu) | {"cross_stiffness": ()}
+    acting = (*_ACTING, *(_STOPS if isinstance(joint, Joint) else ()))
+    return dict.fromkeys(acting, (0.0,) * joint.kind.nu) | {"cross_stiffness": ()}
 
 
 def _changed(body: Body, joint: dict[str, tuple[float, ...]]) -> Body:

@@ -138,6 +138,7 @@ def _warnings(system: Contents) -> Iterator[str]:
 def _moves(body: Body) -> bool:
     """Return whether a body has a speed or a load of its own."""
     joint = body.joint
-    return bool(
+    pressed = joint.stopped and any(map(lambda x, a, b: not a <= x <= b, joint.q, joint.lower, joint.upper))
+    return pressed or bool(
         joint.driven or joint.motion or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest)
     )

@@ -25,6 +25,7 @@ _BODY = ("mass", "center_of_mass", "inertia")
 _JOINT = (
     *("axis", "pitch", "position", "rotation", "q", "u"),
     *("stiffness", "damping", "rest", "torque", "armature"),
+    *("lower", "upper", "stop_stiffness", "stop_damping"),
 )
 _SPRING = ("stiffness", "damping", "rest")
 FORCE_COLUMN = "force:"

@@ -249,7 +249,7 @@ class Result(Outcome):
 
 
 def beyond_limits(joints: Sequence[JointRead], motion: Motion) -> str:
-    """Say which samples are beyond the limits that a robot's file gives joints, and nothing keeps them to; "" if none.
+    """Say which samples are beyond the limits that a robot's file gives joints, where no stops are; "" if none.
 
     Of joints whose coordinates were kept, of one structure alone.
     """
@@ -259,9 +259,10 @@ def beyond_limits(joints: Sequence[JointRead], motion: Motion) -> str:
     begins, counts = motion.system.offsets()[0], np.diff(motion.system.offsets()[0])
     columns = np.full(motion.system.nq, -1)
     columns[numbers_of(begins, kept)[0]] = np.arange(int(counts[kept].sum()))
+    stopped = motion.system.columns(0, motion.system.n_bodies).stop_stiffness > 0.0
     found = []
     for joint in joints:
-        if joint.limits is not None and (column := columns[joint.q]) >= 0:
+        if joint.limits is not None and not stopped[joint.u] and (column := columns[joint.q]) >= 0:
             least, most = joint.limits
             over = np.maximum(q[:, column] - most, least - q[:, column])
             row = int(np.argmax(over))

@@ -26,6 +26,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
 from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
+from mpimbs.sweep.stops import Stops, power_of_stops
 
 AT_ONCE = 512  # numbers that are combined at a time, which stay in the cache
 WIDTH = 8  # of them side by side
@@ -77,6 +78,7 @@ class MarchPlan(NamedTuple):
     held: Floats  # [nu], or none: forces on joints; and what else has power
     torque: Floats
     damping: Floats
+    stops: Stops
     quaternions: Integers  # where they begin
     numbers: Floats
     counts: Integers
@@ -274,6 +276,8 @@ def _evaluate(p, state, k):
             power += p.torque[i] * u[i]
         for i in range(p.damping.size):
             power -= p.damping[i] * u[i] * u[i]
+        if p.stops.speeds.size > 0:
+            power += power_of_stops(p.stops, q, u)
         p.rates[row + nq + nu] = power
 
 

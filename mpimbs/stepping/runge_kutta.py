@@ -67,7 +67,7 @@ class RungeKutta(Integrator):
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
-        acting = {"held": self.held, "torque": power.torque, "damping": power.damping}
+        acting = {"held": self.held, "torque": power.torque, "damping": power.damping, "stops": power.stops}
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
         self._own = StageSteps(

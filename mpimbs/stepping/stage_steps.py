@@ -15,6 +15,7 @@ from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
+from mpimbs.sweep.stops import NO_STOPS
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
@@ -84,7 +85,7 @@ class StageSteps:
         none = np.zeros(0)
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
-            "held": none, "torque": none, "damping": none,
+            "held": none, "torque": none, "damping": none, "stops": NO_STOPS,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
+from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
 
 Floats = npt.NDArray[np.float64]
@@ -37,9 +38,11 @@ class Power:
     overflows : bool
         Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
     along_joints : bool
-        Whether this rank has none but those that are held, dampers and constant torques of joints.
+        Whether this rank has none but those that are held, dampers, constant torques and stops of joints.
     damping, torque : array [nu] or None
         Of these, where there are any.
+    stops : Stops or None
+        Of the joints, where there are any.
     """
 
     def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
@@ -47,12 +50,15 @@ class Power:
         c = dynamics.subchain.columns
         self.damping = c.damping if c.damping.any() else None
         self.torque = c.torque if c.torque.any() else None
+        stops = Stops.of(c)
+        self.stops = stops if stops.speeds.size else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
         motions = dynamics.external.motions
         self._free = ~c.prescribed if motions else None
-        mine = self.damping is not None or self.torque is not None or bool(functions) or bool(motions)
+        own = any(acting is not None for acting in (self.damping, self.torque, self.stops))
+        mine = own or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
@@ -81,6 +87,8 @@ class Power:
             power -= float(self._room @ u)
         if self.torque is not None:
             power += float(self.torque @ u)
+        if self.stops is not None:
+            power += float(self.stops.forces(q, u) @ u[self.stops.speeds])
         if self._free is not None:
             power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
         elif acted.forces.size:

@@ -1,4 +1,4 @@
-"""Joint forces of the model: springs, dampers, constant torques; and the energy that the springs hold."""
+"""Joint forces of the model: springs, dampers, constant torques, stops; and the energy that the springs hold."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mpimbs.spatial.vectors import (
     sub3,
 )
 from mpimbs.sweep.motion import load_quaternion
+from mpimbs.sweep.stops import add_stops
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
 TINY = 1e-300  # added to a square, against 0 / 0
@@ -116,7 +117,7 @@ def _subtract(zero, total, first, pull):
 
 @kernel
 def joint_forces(zero, structure, springs, q, u, tau, total):
-    """Write the generalized forces: `tau`, constant torque, spring and damper of every degree of freedom.
+    """Write the generalized forces: `tau`, constant torque, spring, damper and stops of every degree of freedom.
 
     Angle or displacement: -k (q - rest). Quaternion: `spring_moment` of the rotation vector from rest. A free joint's
     position: -R^T K (r - rest).
@@ -134,6 +135,8 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
         if springs.damping.size > 0:
             x = x + load(zero, springs.torque, d * w) - load(zero, springs.damping, d * w) * load(zero, u, d * w)
         store(total, d * w, x)
+    if springs.stop_stiffness.size > 0:
+        add_stops(zero, structure, springs, q, u, total)
     if springs.stiffness.size == 0:
         return
     for step in range(structure.steps.shape[0]):

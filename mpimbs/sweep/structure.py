@@ -54,6 +54,10 @@ class Springs(NamedTuple):
     damping: Floats  # [nu]: N m s/rad or N s/m
     torque: Floats  # [nu]: N m or N; empty with `damping`
     cross: Floats  # [nu]: xy, xz, yz of the stiffness about a ball (N m/rad); empty where it is diagonal everywhere
+    lower: Floats  # [nu]: where the way of each coordinate ends, rad or m; infinite where it doesn't
+    upper: Floats  # [nu]
+    stop_stiffness: Floats  # [nu]: N m/rad or N/m; empty with `lower` and `upper`
+    stop_damping: Floats  # [nu]: N m s/rad or N s/m
 
 
 class Workspace(NamedTuple):

@@ -169,7 +169,7 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
     "quaternion": ("[0.6, 0.8, 0, 0]", "[0.6, 0.8, 0.1, 0]", (AT_TWO, "rotation must be a unit quaternion", "write [")),
     "nan": ("mass = 2.5", "mass = nan", (AT_TWO, "mass must be a finite number, got nan")),
     "infinity": ("[0, -2, 0]\nrotation", "[0, -inf, 0]\nrotation", (AT_TWO, "position must be a finite", "got -inf")),
-    "key": ("damping", "dampnig", (AT_TWO, "unknown key 'dampnig'; did you mean 'damping'?")),
+    "key": ("damping", "dampnig", (AT_TWO, "unknown key 'dampnig'; did you mean 'damping' or ")),
     "top key": ("gravity", "gravty", ("@/model.toml:3: ", "unknown key 'gravty'; did you mean 'gravity'?")),
     "angle": ("damping = 0.125", "q = 1e300", (AT_TWO, "joint: q must be at most 1e+09 rad, got 1e+300")),
     "negative damping": ("damping = 0.125", "damping = -1", (AT_TWO, "damping must not be negative", "give 0")),

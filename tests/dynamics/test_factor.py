@@ -33,7 +33,8 @@ def expected(system: System, q: Array, f: Array, heavier: Array | None) -> Array
         armature = np.array(body.joint.armature)
         if heavier is not None:
             armature = armature + heavier[ends[k] : ends[k + 1]]
-        free = {name: (0.0,) * len(armature) for name in ("stiffness", "damping", "torque")} | {"cross_stiffness": ()}
+        acting = ("stiffness", "damping", "torque", "stop_stiffness", "stop_damping")
+        free = {name: (0.0,) * len(armature) for name in acting} | {"cross_stiffness": ()}
         joint = body.joint.model_copy(update=free | {"armature": tuple(armature)})
         tree.add(body.model_copy(update={"joint": joint}))
     return dense.dense_accelerations(tree, q, np.zeros(system.nu), f)

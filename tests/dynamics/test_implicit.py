@@ -66,11 +66,12 @@ def test_stages_are_solved(comm: MPI.Comm, spec: str, coupling: str) -> None:
     r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
     x = solved(comm, system, q, r, coupling=coupling)
     (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
-    turning, inertia, c = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float), system.columns()
+    turning, inertia = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float)
+    stiffness, damping = dense.resistance(system.columns(), q)
     assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
     along = np.linalg.lstsq(turning, x_q)[0]
-    forces = H * (c.damping * x_u + c.stiffness * along)
-    left = np.linalg.solve(inertia + np.diag(H * c.damping + H**2 * c.stiffness), inertia @ (x_u - r_u) + forces)
+    forces = H * (damping * x_u + stiffness * along)
+    left = np.linalg.solve(inertia + np.diag(H * damping + H**2 * stiffness), inertia @ (x_u - r_u) + forces)
     assert_close("speeds", x_u, x_u - left, "dense", comm=comm)
 
 
@@ -78,9 +79,18 @@ def at_rest(body: Body) -> Body:
     """A body on which nothing acts, of whose joint only rotors are left: those that an implicit step adds, too."""
     joint = body.joint
     rotors = np.array(joint.armature) + H * np.array(joint.damping) + H**2 * np.array(joint.stiffness)
+    rotors += (H * np.array(joint.stop_damping) + H**2 * np.array(joint.stop_stiffness)) * (joint.q > joint.upper)
     none = (0.0,) * joint.kind.nu
-    still = joint.model_copy(update={"armature": tuple(rotors), "stiffness": none, "damping": none, "torque": none})
+    acting = ("stiffness", "damping", "torque", "stop_stiffness", "stop_damping")
+    still = joint.model_copy(update=dict.fromkeys(acting, none) | {"armature": tuple(rotors)})
     return body.model_copy(update={"joint": still, "wrench": ()})
+
+
+def pressed(body: Body) -> dict[str, tuple[float, ...]]:
+    """A stop that every joint of one coordinate is pressed against, where the mechanism begins."""
+    if body.joint.kind.nu != 1:
+        return {}
+    return {"upper": (body.joint.q[0] - 0.1,), "stop_stiffness": (30.0,), "stop_damping": (0.7,)}
 
 
 @pytest.mark.parametrize("spec", ["four_bar:12", "five_bar", "boom:2", "track:9"])
@@ -89,17 +99,19 @@ def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
     system = system_from(spec)
     system.segments = system.segments.replaced(
         lambda body: body.model_copy(
-            update={"joint": body.joint.model_copy(update={"stiffness": (2.0,) * body.joint.kind.nu})}
+            update={"joint": body.joint.model_copy(update={"stiffness": (2.0,) * body.joint.kind.nu} | pressed(body))}
         )
     )
     c = system.columns()
+    stiffness, damping = dense.resistance(c, c.q)
+    assert stiffness.max() > 2.0
     r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
     x = solved(comm, system, c.q, r)
     r_q, r_u = np.split(r, [system.nq])
     heavier = system_from(spec)
     heavier.segments, heavier.gravity = system.segments.replaced(at_rest), (0.0, 0.0, 0.0)
     along = np.linalg.lstsq(as_it_turns(opened(system), c.q), r_q)[0]
-    tau = -H * ((c.damping + H * c.stiffness) * r_u + c.stiffness * along)
+    tau = -H * ((damping + H * stiffness) * r_u + stiffness * along)
     z = closed(heavier, c.q, np.zeros(system.nu), tau).udot.astype(float)
     assert_close("speeds", x[system.nq :], r_u + z, "dense", comm=comm)
 
@@ -138,8 +150,8 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
             dynamics.inertia.implicit_matrix_of_bodies.solve(own, x)
         x = np.concatenate(comm.bcast((dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:]))))
     (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
-    c, moved = system.columns(), [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
-    damped, stiff = np.diag(c.damping), np.diag(c.stiffness)
+    moved = [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
+    stiff, damped = map(np.diag, dense.resistance(system.columns(), q))
     for k in range(system.n_bodies):
         twists = np.array([[*state.kinematics.omega[k], *state.point(k, point)[1]] for state in moved], float)
         damped, stiff = (

@@ -505,12 +505,15 @@ def test_a_keyframe_is_where_it_begins(tmp_path: Path) -> None:
 
 @alone
 def test_samples_beyond_limits_are_told(tmp_path: Path) -> None:
-    """The worst first, by how much and when; of a file as of memory; nothing where joints keep to them."""
+    """The worst first, by how much and when; of a file as of memory; nothing where joints keep to them, or stops do."""
     limited = 'type="revolute"><limit lower="-0.2" upper="0.5" effort="1" velocity="1"/>'
     weight = INERTIAL.replace("<mass", '<origin xyz="0.5 0 0"/><mass')
     path = tmp_path / "r.urdf"
     path.write_text(PLAIN.replace(INERTIAL, weight).replace('type="continuous">', limited), encoding="utf-8")
-    system = read_robot(path)
+    stopped = simulate(read_robot(path), 1.0, every=0.01)
+    assert np.asarray(stopped["q"]).max() < 1.0 and stopped.limits == ""
+    system = system_from(f"{path}:limits=off")
+    assert "left out: limit of joint: hinge" in system.left_out
     kept = simulate(system, 1.0, every=0.01)
     angle = kept.q[:, 0] - 0.5
     worst = int(np.argmax(angle))
@@ -519,6 +522,61 @@ def test_samples_beyond_limits_are_told(tmp_path: Path) -> None:
     assert simulate(system, 1.0, every=0.01, output=tmp_path / "o.h5").limits == expected
     assert simulate(system, 0.1, every=0.01).limits == ""
     assert simulate(system, 1.0, every=0.01, sample="pose").limits == ""
+
+
+LIMITED = """<mujoco><compiler angle="radian"/><worldbody><body name="a" pos="0.1 0.2 1" euler="0.3 0.2 -0.5">
+  <joint name="turn" axis="0 1 0" pos="0 0.1 0.2" ref="0.2" range="-0.4 0.6" armature="0.03"/>
+  <inertial pos="0.5 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/>
+  <body name="b" pos="1 0 0" euler="0.1 0 0.4">
+    <joint name="slide" type="slide" axis="1 0 0" range="-0.1 0.3" solreflimit="0.05 0.7"/>
+    <joint name="roll" axis="1 0 0" range="-1 1" solreflimit="-900 -40"/>
+    <joint name="open" axis="0 0 1"/>
+    <inertial pos="0 0.2 0" mass="0.5" diaginertia="0.1 0.2 0.2"/></body>
+  <body name="ball"><joint name="shoulder" type="ball" range="0 1"/>
+    <inertial pos="0 0 0.1" mass="0.2" diaginertia="0.01 0.01 0.01"/></body></body></worldbody></mujoco>"""
+
+
+@alone
+def test_stops_keep_joints_to_limits(tmp_path: Path) -> None:
+    """By the inertia that MuJoCo says each feels, with its time constants; of balls they are left out, and told."""
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "limited.xml"
+    path.write_text(LIMITED, encoding="utf-8")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    system = read_robot(path)
+    columns = system.columns(0, system.n_bodies)
+    felt = model.dof_M0[:4]
+    most = 0.95 * np.array([0.02, 0.05 * 0.7])
+    assert_close("stiffness", columns.stop_stiffness[:4], felt * [*most**-2.0, 900.0, 0.0], "imported")
+    assert_close("damping", columns.stop_damping[:4], felt * [2 / 0.019, 2 / 0.0475, 40.0, 0.0], "imported")
+    assert_close("lower", columns.lower[:3], model.jnt_range[:3, 0], "imported")
+    assert_close("upper", columns.upper[:3], model.jnt_range[:3, 1], "imported")
+    assert np.isinf(columns.upper[3:]).all() and not columns.stop_stiffness[3:].any()
+    assert system.left_out == ("left out: limit of joint of several axes: shoulder",)
+    written = tmp_path / "limited.toml"
+    write_system(system, written)
+    assert np.array_equal(read_system(written).columns(0, system.n_bodies).stop_stiffness, columns.stop_stiffness)
+    off = read_robot(path, limits="off")
+    assert "left out: limit of joint: turn, slide, roll" in off.left_out
+    assert not off.columns(0, off.n_bodies).stop_stiffness.any()
+    with pytest.raises(InputError, match="unknown treatment of limits 'of'; choose one of: on, off"):
+        read_robot(f"{path}:limits=of")
+
+
+@alone
+def test_limits_without_a_way_are_none(tmp_path: Path) -> None:
+    """Both zero, or not given, as programs write them that have none; the wrong way round, which is told."""
+    path = tmp_path / "r.urdf"
+    for ends, told in (
+        ('lower="0" upper="0"', ()),
+        ("", ()),
+        ('lower="1" upper="-1"', ("upper is not above its lower",)),
+    ):
+        limited = f'type="revolute"><limit {ends} effort="1" velocity="1"/>'
+        path.write_text(PLAIN.replace('type="continuous">', limited), encoding="utf-8")
+        system = read_robot(path)
+        assert not system.body(0).joint.stopped
+        assert all(text in " ".join(system.left_out) for text in told)
 
 
 @alone
@@ -533,13 +591,11 @@ def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
     assert set(read_robot(zoo).left_out) == {
-        "left out: limit of joint: joint14, joint15",
         "left out: actuator: push",
         "left out: contacts: of 10 geoms",
     }
     assert set(read_robot(arm).left_out) == {
         "left out: friction of joint: slew",
-        "left out: limit of joint: roll, grip",
         "left out: contacts: of 1 collision shapes",
         "left out: joint that carries no mass: wave",
     }

@@ -171,11 +171,38 @@ def spring_energy(c: Columns, q: Array) -> float:
     return sum(spring(*joint)[0] for joint, _ in springs_of(c, q))
 
 
+def pushes(c: Columns, q: Array, u: Array) -> Iterator[tuple[int, float]]:
+    """Along which speeds stops push, and by which generalized force."""
+    for d, side, x in pressed(c, q):
+        k, push = c.stop_stiffness[d], c.stop_stiffness[d] * x + c.stop_damping[d] * side * u[d]
+        yield d, -side * (0.0 if push < 0 else min(push, 10 * k * x))
+
+
+def resistance(c: Columns, q: Array) -> tuple[Array, Array]:
+    """Stiffness and damping along each speed [nu] (balls: of the diagonal), of pressed stops too."""
+    stiffness, damping = c.stiffness.copy(), c.damping.copy()
+    for d, _, _ in pressed(c, q):
+        stiffness[d] += c.stop_stiffness[d]
+        damping[d] += c.stop_damping[d]
+    return stiffness, damping
+
+
+def pressed(c: Columns, q: Array) -> Iterator[tuple[int, int, float]]:
+    """The speeds of coordinates that are beyond an end of their way, which one (1, -1), and how far."""
+    for k in np.flatnonzero(np.diff(c.q_offset) == np.diff(c.u_offset)):
+        for d, x in zip(range(*c.u_offset[k : k + 2]), q[slice(*c.q_offset[k : k + 2])], strict=True):
+            for side, end in ((1, c.upper[d]), (-1, c.lower[d])):
+                if side * (x - end) > 0:
+                    yield d, side, side * (x - end)
+
+
 def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Springs, dampers, constant and time-dependent joint torques and the extra `tau`; [nu]."""
     total = c.torque - c.damping * u + (0 if tau is None else np.asarray(tau))
     for joint, speeds in springs_of(c, q):
         total[speeds] += spring(*joint)[1]
+    for d, force in pushes(c, q, u):
+        total[d] += force
     for k, function in c.torque_functions:
         total[c.u_offset[k] : c.u_offset[k + 1]] += function(t)
     return total

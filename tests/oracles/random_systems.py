@@ -7,7 +7,7 @@ rotational spring is near half a turn, where its torque jumps.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, settings
@@ -112,7 +112,7 @@ def inertia(source: Source) -> list[float]:
 
 def joint(source: Source, type_name: str, springs: bool) -> Joint:
     kind = TYPES[type_name]
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "type": type_name,
         "position": vector(source, 1),
         "rotation": unit(source, 4).tolist(),
@@ -131,7 +131,23 @@ def joint(source: Source, type_name: str, springs: bool) -> Joint:
         fields["damping"] = [source.uniform(0, 2) for _ in range(kind.nu)]
         fields["rest"] = coordinates(source, type_name, 0.05)
         fields["torque"] = vector(source, 5, kind.nu)
+        if not kind.quaternion and kind.nu:
+            fields |= stops(stiffness, fields)
     return Joint(**fields)
+
+
+def stops(stiffness: Sequence[float], fields: dict[str, Any]) -> dict[str, object]:
+    """Ends of ways of coordinates, by their springs: none, one that is pressed, or two far off; nothing is drawn."""
+    ends = []
+    for k, x in zip(stiffness, fields["q"], strict=True):
+        upper = {3: x - 0.05, 4: x - 0.2, 5: x + 1.0, 8: x + 0.5, 9: x + 0.6}.get(int(k), np.inf)
+        lower = {6: x + 0.05, 7: x + 0.1, 8: x - 0.4, 9: x - 0.7}.get(int(k), -np.inf)
+        ends.append((lower, upper))
+    ended = [bool(np.isfinite(pair).any()) for pair in ends]
+    given = {"lower": [lower for lower, _ in ends], "upper": [upper for _, upper in ends]}
+    given["stop_stiffness"] = [4 * k * there for k, there in zip(stiffness, ended, strict=True)]
+    given["stop_damping"] = [0.5 * k * there for k, there in zip(fields["damping"], ended, strict=True)]
+    return given if any(ended) else {}
 
 
 def build_system(source: Source, n: int, chain: bool, types: Sequence[str], springs: bool, wrenches: bool) -> System:

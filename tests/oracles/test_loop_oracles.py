@@ -6,7 +6,7 @@ import pytest
 
 from mpimbs.model import Joint, System
 from oracles import mechanisms
-from oracles.dense import Array, dense_accelerations, joint_wrenches, kinematics
+from oracles.dense import Array, dense_accelerations, joint_wrenches, kinematics, pushes
 from oracles.loops import closed, opened, position_violation, quaternion_of
 from oracles.pinocchio_oracle import PinocchioOracle
 from oracles.random_loops import LOOP_TYPES, random_mechanism
@@ -77,6 +77,8 @@ def test_what_acts_along_loops_does_so_as_along_joints(kind: str) -> None:
     at = np.concatenate((q[:n_q], quaternion_of(turned.astype(float)), poses.origin[2]))
     speeds = np.concatenate((u[:n_u], turned.T @ poses.omega[2], turned.T @ velocity))
     tau[n_u:] = 0.0
+    for d, force in pushes(system.columns(0, 3), q, u):  # loops have no stops
+        tau[d] -= force if d >= n_u else 0.0
     ours = closed(freed, at, speeds, np.concatenate((tau[:n_u], np.zeros(6))))
     expected = dense_accelerations(system, q, u, tau)
     assert error(ours.udot[:n_u], expected[:n_u]) < 1e-9

@@ -72,6 +72,7 @@ def test_power_and_momentum(seed: int, chain: bool) -> None:
 
     applied = loads - np.pad(c.mass[:, None] * state.gravity, ((0, 0), (3, 0)))
     power = (tau + c.torque - c.damping * u) @ u + np.sum(applied * np.hstack((m.omega, m.com_velocity)))
+    power += sum(force * u[d] for d, force in dense.pushes(c, q, u))
     parts = flow_rate(dense.energy, system, q, u, udot)
     assert abs(parts.sum() - power) < 1e-6 * (abs(parts).sum() + abs(power))
 

@@ -22,7 +22,7 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
-from mpimbs.model.resting import numbered
+from mpimbs.model.resting import resting
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags
@@ -213,9 +213,10 @@ class Factors:
 
     @functools.cached_property
     def _pushed(self) -> bool:
-        """Whether springs or torques of the model act along joints at rest, on any rank."""
+        """Whether springs, torques or stops of the model act along joints at rest, on any rank."""
         springs = self._divided.subchain.springs
-        return bool(self._divided.comm.allreduce(bool(springs.stiffness.any() or springs.torque.any()), MPI.LOR))
+        acting = springs.stiffness, springs.torque, springs.stop_stiffness
+        return bool(self._divided.comm.allreduce(any(values.any() for values in acting), MPI.LOR))
 
     @functools.cached_property
     def _tree(self) -> DividedSystem:
@@ -343,39 +344,59 @@ def _free(*butterflies: Butterfly) -> None:
 
 
 class HeavierJoints:
-    """Answers at rest of a system whose joints are heavier; all ranks make it together and call.
+    """Answers at rest of a system whose joints are heavier, as `LoadSweeps` has them; all ranks make it and call.
 
     Parameters
     ----------
     divided : DividedSystem
+    loops : bool
+        Whether its loops hold.
+    apart : bool
+        As `Contents.apart`.
+
+    Attributes
+    ----------
+    resting : DividedSystem
+        The same bodies on the same ranks, on which nothing acts.
+    joints : list of (Structure, Springs)
+        What its parts sweep.
+    rotors : array [nu]
+        Of the model's joints (kg m^2, kg).
+    q, armature : array [nq], [nu]
+        The state, and rotors and all else that joints are heavier by: for `take`.
     """
 
-    def __init__(self, divided: DividedSystem) -> None:
-        self._rotors, self._still = divided.subchain.columns.armature, divided.still
-        self._rates = np.empty(divided.subchain.nq)
-        self._resting = divided.alike(numbered(divided.system))
+    def __init__(self, divided: DividedSystem, loops: bool = False, apart: bool = False) -> None:
+        self.rotors, self._still = divided.subchain.columns.armature, divided.still
+        self.q, self.armature = np.zeros(divided.subchain.nq), self.rotors.copy()
+        self._rates = np.empty_like(self.q)
+        self.resting = divided.alike(resting(divided.system, loops, apart))
         numbers = np.arange(divided.system.nu)[divided.gather_u.part]
         order = np.argsort(numbers)
         self._seen: list[tuple[Floats, Integers, Integers]] = []  # rotors in a sweep, which are not held; their speeds
-        parts = self._resting.subchains
+        parts = self.resting.subchains
         assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
-        for structure, springs in parts.joints():
+        self.joints = parts.joints()
+        for structure, springs in self.joints:
             told = np.rint(springs.torque).astype(np.int64) - 1
             free = np.flatnonzero((structure.armature != HELD) & (told >= 0)) if told.size else told
             self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
             springs.torque[:] = 0.0
 
-    def __call__(self, q: Floats, armature: Floats, f: Floats) -> Floats:
-        """Give the accelerations [nu] by generalized forces, of this rank's arrays, which were checked."""
-        total, found = self._rotors + armature, np.empty_like(f)
+    def take(self, heavier: bool = True) -> None:
+        """Be of the state `q`, with `armature` if `heavier`, else as before."""
         for seen, free, speeds in self._seen:
-            seen[free] = total[speeds]
-        self._resting.evaluate_unforced(q, self._still, found, self._rates, f)
-        return found
+            if heavier:
+                seen[free] = self.armature[speeds]
+
+    def solve(self, f: Floats, out: Floats) -> Floats:
+        """Write the accelerations [nu] by generalized forces, of this rank's arrays, which are read by address."""
+        self.resting.evaluate_unforced(self.q, self._still, out, self._rates, f)
+        return out
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""
-        self._resting.close()
+        self.resting.close()
 
 
 class AtRest:
@@ -414,7 +435,11 @@ class AtRest:
     def _answer(self, f: Floats) -> Floats:
         if self._added is None:
             return self._factors.answer_at_rest(self._q, f)
-        return self._factors.heavier(self._q, self._added, f)
+        heavier = self._factors.heavier
+        heavier.q[:] = self._q
+        np.add(heavier.rotors, self._added, out=heavier.armature)
+        heavier.take()
+        return heavier.solve(f, np.empty_like(f))
 
     def close(self) -> None:
         """As of `Factor`: there is nothing."""

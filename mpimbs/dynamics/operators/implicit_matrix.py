@@ -21,16 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.dynamics.divided import DividedSystem
-from mpimbs.dynamics.operators.factor import Factors
+from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
-from mpimbs.model.resting import resting
-from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.added import put_added
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
-from mpimbs.sweep.structure import ADDED, BODY, FIXED, HELD, TURN, Springs, Structure
+from mpimbs.sweep.stops import Stops
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
 
 Integers = npt.NDArray[np.int64]
 
@@ -85,24 +83,6 @@ def stage_changes(plan, r, z, step, times, x):
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
 _INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
 _NONE = np.zeros((0, ADDED))
-
-
-class _Joints(NamedTuple):
-    """The rotors of some joints, as they are and as sweeps see them, and what acts along their axes."""
-
-    seen: Floats
-    rotors: Floats
-    stiffness: Floats
-    damping: Floats
-
-    def take(self, step: float) -> None:
-        """Let the sweeps see what an implicit step (s) adds."""
-        seen = self.seen
-        seen[:] = self.rotors
-        if self.stiffness.size:
-            seen += step**2 * self.stiffness
-        if self.damping.size:
-            seen += step * self.damping
 
 
 class _Bodies(NamedTuple):
@@ -203,45 +183,27 @@ class ImplicitMatrix:
         self._divided, self._subchain = divided, divided.subchain
         columns = self._subchain.columns
         self._stiffness, self._damping = columns.stiffness, columns.damping
-        self._factor = None if divided.system.loops else factors.load_sweeps(of_bodies)
-        self.resting: DividedSystem | None = None
-        self._joints: list[_Joints] = []
-        if self._factor is not None:
-            seen = self._factor.joints
-        else:
-            self.resting = divided.alike(resting(divided.system, of_bodies))
-            parts = self.resting.subchains
-            assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
-            seen = parts.joints()
-            self._take_apart(seen)
+        swept = None if divided.system.loops else factors.load_sweeps(of_bodies)
+        self._heavier = heavier = swept or HeavierJoints(divided, True, of_bodies)
+        self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
+        self._stops = Stops.of(columns)
+        self._pressed = np.zeros(len(self._stops.speeds), bool)
         self._bodies: list[_Bodies] = []
         if of_bodies:
-            swept = (structure for structure, _ in seen if len(structure.steps))
-            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure in swept]
+            seen = (structure for structure, _ in heavier.joints if len(structure.steps))
+            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure in seen]
             made = self._subchain.made
             own = made.structure.added.reshape(-1, ADDED)
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
-        nq, nu = self._subchain.nq, self._subchain.nu
         self._step, structure = np.nan, self._subchain.structure
-        self._q = np.zeros(nq) if self._factor is None else self._factor.q
+        self._q = heavier.q
+        nu = self._subchain.nu
         self._by_speed, self._by_place = np.zeros(nu), np.zeros(nu)
         plain = not (structure.steps[:, TURN] == 4).any()
         self._table = Table(StagePlan(structure, self._q, self._by_speed, self._by_place, int(plain)))
         self._pulled = self._dragged = False
-        self._still, self._rates, self._tau, self._z = np.zeros(nu), np.empty(nq), np.empty(nu), np.empty(nu)
-
-    def _take_apart(self, parts: list[tuple[Structure, Springs]]) -> None:
-        """Keep rotors and the coefficients of springs and dampers (`resting`), which are not to act."""
-        for structure, springs in parts:
-            if structure.armature.size:
-                held = structure.armature == HELD  # of axes that follow
-                rotors = np.where(held, HELD, springs.torque if springs.torque.size else 0.0)
-                self._joints.append(
-                    _Joints(structure.armature, rotors, springs.stiffness.copy(), springs.damping.copy())
-                )
-            for acting in (springs.stiffness, springs.cross, springs.damping, springs.torque):
-                acting[:] = 0.0
+        self._tau, self._z = np.empty(nu), np.empty(nu)
 
     def at(self, q: Floats, step: float, stiffness: Floats | None = None, damping: Floats | None = None) -> None:
         """Take it in a state, for a step.
@@ -257,14 +219,17 @@ class ImplicitMatrix:
             ranks or on none.
         """
         self._q[:] = q
-        if step != self._step:
-            self._step = step
+        pressed = self._stops.beyond(self._q) != 0.0
+        if step != self._step or (pressed != self._pressed).any():
+            self._step, self._pressed = step, pressed
             np.multiply(-step, self._stiffness, out=self._by_place)
-            np.multiply(step, self._by_place - self._damping, out=self._by_speed)
-            if self._factor is not None:
-                np.subtract(self._factor.rotors, self._by_speed, out=self._factor.armature)
-            for joints in self._joints:
-                joints.take(step)
+            at, dragged = self._stops.speeds[pressed], self._damping
+            if len(at):
+                dragged = dragged.copy()
+                dragged[at] += self._stops.damping[pressed]
+                self._by_place[at] -= step * self._stops.stiffness[pressed]
+            np.multiply(step, self._by_place - dragged, out=self._by_speed)
+            np.subtract(self._heavier.rotors, self._by_speed, out=self._heavier.armature)
         self._pulled, self._dragged = stiffness is not None, damping is not None
         if self._bodies:
             pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
@@ -274,8 +239,7 @@ class ImplicitMatrix:
                 self._drags.take(self._q, damping, step)
             for bodies in self._bodies:
                 bodies.take(self._own, pulls, step**2, drags, step)
-        if self._factor is not None:
-            self._factor.take(heavier=True)
+        self._heavier.take(heavier=True)
 
     def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
@@ -310,13 +274,10 @@ class ImplicitMatrix:
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
-        if self._factor is not None:
-            self._factor.solve(tau, z)
-        elif self.resting is not None:
-            self.resting.evaluate_unforced(self._q, self._still, z, self._rates, tau)
+        self._heavier.solve(tau, z)
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""
-        for made in (self._factor, self.resting, *map(self.__dict__.get, ("_pulls", "_drags"))):
+        for made in (self._heavier, *map(self.__dict__.get, ("_pulls", "_drags"))):
             if made is not None:
                 made.close()

@@ -39,6 +39,7 @@ from mpimbs.forces.calls import called, shaped
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import BOUNDARY, PLACE
 
 Floats = npt.NDArray[np.float64]
@@ -210,6 +211,10 @@ class Stiffness:
         speed, coordinate = numbers_of(offset, plain)[0], numbers_of(q_offset, plain)[0]
         forces[speed] -= stiff[speed] * (self._q[coordinate] - columns.rest[coordinate])
         rows, columns_, values = [speed], [speed], [stiff[speed]]
+        stops, still = Stops.of(columns), np.zeros(nu)
+        forces[stops.speeds] += stops.forces(self._q, still)
+        pressed = np.where(stops.beyond(self._q) != 0.0, stops.stiffness, 0.0)
+        rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
         for body in np.flatnonzero(balls).tolist():  # what drives them is given along axes that turn with the body
             i, j = np.indices((3, 3)).reshape(2, -1) + offset[body]
             for first, share in zip(range(offset[body], offset[body + 1], 3), (0.5, 1.0), strict=False):

@@ -279,6 +279,7 @@ def read(
     free: bool = False,
     keyframe: str = "",
     inertia: str = "",
+    limits: str = "",
 ) -> System:
     """Read a model: a TOML, URDF or MJCF file, or one that a generator makes, such as "chain:1024".
 
@@ -288,7 +289,7 @@ def read(
         Of a TOML file perhaps with parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
     parameters : dict, optional
         Of a TOML file, in place of these.
-    free, keyframe, inertia
+    free, keyframe, inertia, limits
         Of robots; see `read_robot`.
 
     Raises
@@ -296,12 +297,12 @@ def read(
     InputError
         See `system_from` and `read_robot`; or what is for robots is given for another model.
     """
-    if not (free or keyframe or inertia):
+    if not (free or keyframe or inertia or limits):
         return system_from(model, parameters)
     if not is_robot(model):
-        told = "`free`, `keyframe` and `inertia` are for robots' files"
+        told = "`free`, `keyframe`, `inertia` and `limits` are for robots' files"
         raise InputError(f"{told}, and {os.fspath(model)!r} is none: leave it out")
-    return read_robot(model, free, keyframe, inertia)
+    return read_robot(model, free, keyframe, inertia, limits)
 
 
 def system_of(given: object) -> System:

@@ -86,6 +86,11 @@ class JointGroup(NamedTuple):
             values = [value for joint in self.joints for value in getattr(joint, name)]
             if any(values):
                 found[name] = values if len(values) > 1 else values * kind.nu
+        if any(joint.felt for joint in self.joints):
+            ends = [joint.limits if joint.felt and joint.limits else (-np.inf, np.inf) for joint in self.joints]
+            found["lower"], found["upper"] = map(list, zip(*ends, strict=True))
+            for name, k in (("stop_stiffness", 0), ("stop_damping", 1)):
+                found[name] = [joint.felt * joint.stops[k] for joint in self.joints]
         for name in ("q", "u", "rest"):
             given = [getattr(joint, name) for joint in self.joints]
             if any(value is not None for value in given):
@@ -151,6 +156,7 @@ def assembled(robot: Robot) -> System:
     InputError
         A link is of no rigid body, or nothing resists a joint.
     """
+    robot.feel_limits()
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)
     moving = _moving(links, groups, robot)

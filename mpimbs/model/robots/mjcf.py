@@ -146,10 +146,15 @@ class _Compiled:
             tuple(float(damping[i]) for i in speeds),
             tuple(float(armature[i]) for i in speeds),
             tuple(float(moving[i]) for i in speeds) if moving.any() else None,
-            (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and m.jnt_limited[j] else None,
+            (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and self._limited(j) else None,
+            _stops(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
+            0.0,
             float(m.dof_frictionloss[u0 : u0 + nu].max()),
             tuple(self._name("actuator", k) for k in driven),
         )
+
+    def _limited(self, j: int) -> bool:
+        return bool(self._model.jnt_limited[j] and not self._disabled("LIMIT") and not self._disabled("CONSTRAINT"))
 
     def _turning(self) -> list[int]:
         """The actuators of single joints: hinges or slides."""
@@ -241,7 +246,7 @@ class _Compiled:
         for number in range(m.njnt):
             dofs = slice(m.jnt_dofadr[number], m.jnt_dofadr[number] + (6, 3, 1, 1)[m.jnt_type[number]])
             found = {
-                "limit of joint": m.jnt_limited[number],
+                "limit of joint of several axes": _KINDS[m.jnt_type[number]] == "ball" and self._limited(number),
                 "friction loss of joint": m.dof_frictionloss[dofs].any(),
                 "spring of free joint": m.jnt_type[number] == 0 and m.jnt_stiffness[number],
                 "armature of free joint": m.jnt_type[number] == 0 and m.dof_armature[dofs].any(),
@@ -280,6 +285,15 @@ class _Compiled:
 
 def _pose(position: Floats, quaternion: Floats) -> Pose:
     return Pose(matrix_of(tuple(quaternion)), np.array(position, float))
+
+
+def _stops(solref: Floats, most: float) -> tuple[float, float]:
+    """Stiffness (1/s^2) and damping (1/s) by the inertia felt: `aref` of MuJoCo's soft constraints, from `solref` and
+    the largest impedance."""
+    if min(solref) <= 0.0:
+        return float(-solref[0]), float(-solref[1])
+    time, ratio = map(float, solref)
+    return 1.0 / (most * time * ratio) ** 2, 2.0 / (most * time)
 
 
 def _text(characters: bytes, begin: int) -> str:

@@ -21,8 +21,8 @@ _NAMED = re.compile(r"(?P<file>.*\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>[^/]
 _COMMENT, _DECLARATION = re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
 _TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
 _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
-FREE, KEYFRAME, INERTIA = "free", "keyframe", "inertia"
-INERTIAS = ("keep", "repair", "refuse")
+FREE, KEYFRAME, INERTIA, LIMITS = "free", "keyframe", "inertia", "limits"
+INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
 
 
 def is_robot(path: str | os.PathLike[str]) -> bool:
@@ -30,19 +30,25 @@ def is_robot(path: str | os.PathLike[str]) -> bool:
     return _NAMED.fullmatch(os.fspath(path)) is not None
 
 
-def read_robot(path: str | os.PathLike[str], free: bool = False, keyframe: str = "", inertia: str = "") -> System:
+def read_robot(
+    path: str | os.PathLike[str], free: bool = False, keyframe: str = "", inertia: str = "", limits: str = ""
+) -> System:
     """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
 
     Parameters
     ----------
     path : path
-        Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair".
+        Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair",
+        "arm.urdf:limits=off".
     free : bool
         The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
     keyframe : str
         Of an MJCF file, the one whose coordinates and speeds its joints begin with.
     inertia : {"keep", "repair", "refuse"}
         Of no rigid body: kept as it stands, which is the default, or replaced by the nearest of one, or refused.
+    limits : {"on", "off"}
+        Whether stops keep joints to the limits that the file gives them, as they do by default: springs and dampers
+        that bring back the inertia that a joint feels within some 0.02 s, or as `solref` of MJCF says.
 
     Raises
     ------
@@ -52,12 +58,15 @@ def read_robot(path: str | os.PathLike[str], free: bool = False, keyframe: str =
     place = as_path("the robot's file", path)
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
-        free, keyframe, inertia = _begins(place, named["more"] or "", free, keyframe, inertia)
+        given = {KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits}
+        free = _begins(place, named["more"] or "", given) or free
+        keyframe, inertia, limits = given.values()
     with at(f"{place}: "):
         robot = robot_in(place, free, keyframe)
-        robot.inertias = inertia or INERTIAS[0]
-        if robot.inertias not in INERTIAS:
-            raise InputError(f"unknown treatment of inertias {inertia!r}; choose one of: {', '.join(INERTIAS)}")
+        robot.inertias, robot.limits = inertia or INERTIAS[0], limits or SWITCH[0]
+        for what, value, known in (("inertias", robot.inertias, INERTIAS), ("limits", robot.limits, SWITCH)):
+            if value not in known:
+                raise InputError(f"unknown treatment of {what} {value!r}; choose one of: {', '.join(known)}")
         system = assembled(robot)
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
@@ -66,20 +75,19 @@ def read_robot(path: str | os.PathLike[str], free: bool = False, keyframe: str =
     return system
 
 
-def _begins(place: Path, more: str, free: bool, keyframe: str, inertia: str) -> tuple[bool, str, str]:
-    """Read what stands behind a file's name: whether the robot is free, its keyframe, what is done with inertias."""
+def _begins(place: Path, more: str, given: dict[str, str]) -> bool:
+    """Read what stands behind a file's name into what is given; say whether the robot is free."""
+    free = False
     for item in filter(None, more.split(":")):
         key, equals, value = item.partition("=")
         if item == FREE:
             free = True
-        elif key == KEYFRAME and equals:
-            keyframe = value
-        elif key == INERTIA and equals:
-            inertia = value
+        elif key in given and equals:
+            given[key] = value
         else:
-            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`"
+            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`, `{LIMITS}=off`"
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
-    return free, keyframe, inertia
+    return free
 
 
 def _why_nothing(robot: Robot, free: bool) -> str:

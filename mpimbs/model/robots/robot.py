@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpimbs.model.geometry import Shape
 
 Floats = NDArray[np.float64]
+STOP_TIME = 0.02  # s: by which joints come back from beyond their limits, critically damped; as in MuJoCo
 JointKind = Literal["hinge", "slide", "ball", "free", "planar"]
 
 
@@ -74,6 +75,10 @@ class RobotJoint:
         Of each free axis.
     limits : (float, float), optional
         Least and largest coordinate of a hinge or slide (rad, m).
+    stops : (float, float)
+        Stiffness (1/s^2) and damping (1/s) of what keeps it there, by the inertia that the joint feels.
+    felt : float
+        That inertia, at the reference position (kg m^2, kg); 0 where nothing keeps it to its limits.
     friction : float
         Coulomb's (N m, N).
     actuators : tuple of str
@@ -92,6 +97,8 @@ class RobotJoint:
     armature: tuple[float, ...] = (0.0,)
     u: tuple[float, ...] | None = None
     limits: tuple[float, float] | None = None
+    stops: tuple[float, float] = (1.0 / STOP_TIME**2, 2.0 / STOP_TIME)
+    felt: float = 0.0
     friction: float = 0.0
     actuators: tuple[str, ...] = ()
 
@@ -174,6 +181,8 @@ class Robot:
         What is taken as it stands though it can't be right, or mended: likewise.
     inertias : {"keep", "repair", "refuse"}
         What is done with inertias of no rigid body.
+    limits : {"on", "off"}
+        Whether stops keep joints to their limits.
     order : list of RobotJoint
         The joints in the order in which the system made of it has their coordinates.
     """
@@ -186,7 +195,33 @@ class Robot:
     left_out: dict[str, list[str]] = field(default_factory=dict)
     taken: dict[str, list[str]] = field(default_factory=dict)
     inertias: str = "keep"
+    limits: str = "off"
     order: list[RobotJoint] = field(default_factory=list)
+
+    def feel_limits(self) -> None:
+        """Find the inertias that joints with limits feel, or note that these are left out.
+
+        Of a joint it is that of all that hangs on it at the reference position, along its axis, and its rotor's: its
+        entry of the diagonal of M.
+        """
+        if self.limits == "off":
+            for joint in (joint for link in self.links for joint in link.joints if joint.limits is not None):
+                self.leave_out("limit of joint", joint.name)
+            return
+        poses: list[Pose] = []
+        for link in self.links:
+            poses.append((poses[link.parent] if link.parent >= 0 else HERE) @ link.pose)
+        hung = [_about_origin(link, pose) for link, pose in zip(self.links, poses, strict=True)]
+        for number in range(len(self.links) - 1, -1, -1):
+            link, pose = self.links[number], poses[number]
+            for joint in (joint for joint in link.joints if joint.limits is not None):
+                axis = pose.rotation @ joint.axis
+                turns = joint.kind == "hinge"
+                anchor = pose.rotation @ joint.anchor + pose.position
+                twist = np.concatenate([axis, np.cross(anchor, axis)] if turns else [np.zeros(3), axis])
+                joint.felt = float(twist @ hung[number] @ twist) + joint.armature[0]
+            if link.parent >= 0:
+                hung[link.parent] += hung[number]
 
     def leave_out(self, kind: str, name: str) -> None:
         """Note what can't be taken over."""
@@ -195,3 +230,13 @@ class Robot:
     def take(self, kind: str, name: str) -> None:
         """Note what is taken as it stands, or mended."""
         self.taken.setdefault(kind, []).append(name)
+
+
+def _about_origin(link: RobotLink, pose: Pose) -> Floats:
+    """The inertia [6, 6] of a link in a pose, about the origin of that frame; angular parts first."""
+    center = pose.rotation @ link.center + pose.position
+    across, found = np.cross(np.eye(3), center), np.zeros((6, 6))  # c x v = across @ v
+    found[:3, :3] = pose.rotation @ link.inertia @ pose.rotation.T + link.mass * across.T @ across
+    found[:3, 3:], found[3:, :3] = link.mass * across, link.mass * across.T
+    found[3:, 3:] = link.mass * np.eye(3)
+    return found

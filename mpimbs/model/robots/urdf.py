@@ -170,8 +170,11 @@ class _Urdf:
             if made.friction:
                 robot.leave_out("friction of joint", name)
         if (limit := joint.find("limit")) is not None and kind in ("revolute", "prismatic"):
-            robot.leave_out("limit of joint", name)
-            made.limits = _number(limit, "lower", title, 0.0), _number(limit, "upper", title, 0.0)
+            ends = _number(limit, "lower", title, 0.0), _number(limit, "upper", title, 0.0)
+            if ends[0] < ends[1]:
+                made.limits = ends
+            elif any(ends):  # both zero: as programs write them that have none
+                robot.leave_out("limit of joint, whose upper is not above its lower", name)
         return [made]
 
     def _placed(self, joint: ElementTree.Element, robot: Robot) -> tuple[Pose, list[RobotJoint]]:

@@ -100,8 +100,8 @@ class LoopJacobian:
     def at(self, q: Floats) -> Constraints:
         """The constraints in a state, on the speeds and on displacements along them."""
         held = self.joints.held(self.bodies(q))
-        structure = self.subchain.structure
-        steps = self.subchain.last_motions.reshape(-1, BOUNDARY)[self._step]
+        structure, part = self.subchain.structure, self.subchain
+        steps = part.motions(*part.state(q, np.zeros(part.nu))).reshape(-1, BOUNDARY)[self._step]
         turning, sliding = axes_of_speeds(structure, steps)
         row, speed, loop = self._row, self._speed, self.joints.loop[self._row]
         arm = held.origin[loop] - steps[speed, 9:12]

@@ -275,9 +275,9 @@ class Dynamics:
         and InputError as of `accelerations`.
         """
         q, u, _ = self.divided.agreed(q, u)
-        boundary = self._evaluation.boundary_motion(q, u)
-        mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), boundary)
-        mine[1] += self.external.spring_energy()
+        motion = self.subchain.motions(q, u, self._evaluation.boundary_motion(q, u))
+        mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), motion)
+        mine[1] += self.external.spring_energy(motion)
         if self.loops is not None:
             mine[1] += self.loops.spring_energy(q, u)
         self.comm.Allreduce(MPI.IN_PLACE, mine)

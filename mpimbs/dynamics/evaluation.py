@@ -291,14 +291,13 @@ class Evaluation:
             boundary[:, :9] = self.turns[:, :9]
         given = boundary.copy() if external.moved else None
         try:
-            external.apply(t, q, u, boundary, forces)
+            motions = external.apply(t, q, u, boundary, forces)
         except SimulationError as error:
             return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
         finally:
             self._motion_messages += self._motions.seconds + external.seconds - before
         if external.wrenches:
             self._part.set_wrenches(self._subchain.wrenches)
-        motions = self._subchain.last_motions if external.keeps_motions else None
         return Acted(forces, given, motions)
 
     @property

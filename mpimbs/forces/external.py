@@ -49,8 +49,8 @@ class ExternalLoads:
     fluid : array [m * 6]
         What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
         none.
-    keeps_motions : bool
-        Whether `apply` leaves the motions of the steps in `Subchain.last_motions`.
+    needs_motions : bool
+        Whether `apply` finds the motions of the steps, and gives them.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class ExternalLoads:
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
         self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
         self.moved = bool(system.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
-        self.keeps_motions = bool(self._body_forces or self.springs or self.fluid.size)
-        self.wrenches = bool(self._wrenches) or self.keeps_motions
+        self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
+        self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved
 
@@ -99,16 +99,16 @@ class ExternalLoads:
         """Time spent in messages so far (s)."""
         return self.springs.exchange.seconds if self.springs is not None else 0.0
 
-    def spring_energy(self) -> float:
-        """Potential energy (J) of the springs that this rank counts, in the motions found last; all ranks call."""
-        return self.springs.energy(self._subchain.last_motions) if self.springs is not None else 0.0
+    def spring_energy(self, motion: Floats) -> float:
+        """Potential energy (J) of the springs that this rank counts, whose steps move so; all ranks call."""
+        return self.springs.energy(motion) if self.springs is not None else 0.0
 
-    def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> None:
+    def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats | None:
         """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 
         Where there are springs, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where neither springs
         nor body forces act, its rotation will do. Of a state that is not finite no function is told: `tau` is not
-        finite then.
+        finite then. Gives the motions of the steps [m * BOUNDARY], used again, where these are needed.
 
         Raises
         ------
@@ -116,13 +116,13 @@ class ExternalLoads:
             A function failed or gave no finite numbers; names body and time.
         """
         rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
-        motion = self._subchain.motions(q, u, boundary) if self.keeps_motions else np.zeros(0)
+        motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
         finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it
-        if self._joint_forces or self.keeps_motions:
+        if self._joint_forces or self.needs_motions:
             finite = finite and all(np.isfinite(part).all() for part in (q, u, boundary))
         if not finite:
             tau[:] = np.nan
-            return
+            return motion if self.needs_motions else None
         offset, system = self._subchain.columns.u_offset, self._subchain.system
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
@@ -132,7 +132,7 @@ class ExternalLoads:
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
-        if self.keeps_motions:
+        if self.needs_motions:
             self._subchain.wrenches[:] = 0.0
         for body, group in self._wrenches.items():
             total = np.zeros(6)
@@ -153,6 +153,7 @@ class ExternalLoads:
             body_force.add(t, motion, self._subchain.wrenches)
         if self.springs:
             self.springs.add(t, motion, self._subchain.wrenches)
+        return motion if self.needs_motions else None
 
     def resistance(self) -> list[Floats | None]:
         """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.

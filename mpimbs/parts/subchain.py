@@ -243,7 +243,7 @@ class Subchain:
 
     @functools.cached_property
     def _held_motions(self) -> Floats:
-        """Room of its own: `last_motions` may still be needed."""
+        """Room of its own: what `motions` gave may still be needed."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def body_poses(self, q: Floats, boundary: Floats = AT_REST) -> tuple[Floats, Floats]:
@@ -270,12 +270,12 @@ class Subchain:
 
     def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
         """Motions of the steps [m * BOUNDARY], given those of the bodies inboard [k * BOUNDARY]. Used again."""
-        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self.last_motions)
-        return self.last_motions
+        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self._motions)
+        return self._motions
 
     @functools.cached_property
-    def last_motions(self) -> Floats:
-        """The motions that `motions` gave last."""
+    def _motions(self) -> Floats:
+        """Room of `motions`."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 
     def displaced(self, q: Floats, move: Floats) -> Floats:
@@ -284,15 +284,15 @@ class Subchain:
         displace(self.structure, q, move, moved)
         return moved
 
-    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, boundary: Floats = AT_REST) -> Floats:
+    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, motion: Floats) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
+
+        `motion` is that of the steps, as `motions` gives it.
 
         Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
         energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
-        q, u = self.state(q, u)
-        motion = self.motions(q, u, boundary)
         kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
         kinetic += rotor_energy(0.0, self.with_rotors, u)
         potential += spring_energy(0.0, self.structure, self.springs, q)

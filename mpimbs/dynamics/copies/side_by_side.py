@@ -98,9 +98,9 @@ class ForcesOfCopies:
             if external.wrenches:
                 wrenches[k] += part.wrenches
 
-    def spring_energy(self, copy: int) -> float:
-        """Potential energy (J) of a copy's springs between bodies, in the motions that its subchain has found last."""
-        return self._external[copy % len(self._external)].spring_energy()
+    def spring_energy(self, copy: int, motion: Floats) -> float:
+        """Potential energy (J) of a copy's springs between bodies, whose steps move so [m * BOUNDARY]."""
+        return self._external[copy % len(self._external)].spring_energy(motion)
 
 
 class _Copy:
@@ -260,8 +260,10 @@ class SideBySide:
         found = np.empty((len(q), 2))
         for k in range(len(q)):
             part = self._subchains[k % len(self._subchains)]
-            found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity))[:2]
-            found[k, 1] += self.forces.spring_energy(k)
+            state = part.state(q[k], u[k])
+            motion = part.motions(*state)
+            found[k] = part.energy_and_momentum(*state, np.asarray(part.system.gravity), motion)[:2]
+            found[k, 1] += self.forces.spring_energy(k, motion)
         return found
 
     def residuals(self, t: float, q: Floats, u: Floats, chosen: Sequence[int]) -> Iterator[tuple[int, Residual]]:

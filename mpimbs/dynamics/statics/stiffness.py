@@ -89,6 +89,7 @@ class Stiffness:
         self._system, self._q, self._size = system, q, size
         self._part = part = Subchain(system)
         bodies = body_motions(part, q, np.zeros(system.nu))
+        self._steps = part.motions(*part.state(q, np.zeros(system.nu))).reshape(-1, BOUNDARY).copy()
         self._about = bodies.origin.mean(
             axis=0
         )  # the point of twists and moments: among the bodies, wherever these are
@@ -170,7 +171,7 @@ class Stiffness:
         """The motion subspace of each speed [nu, 6], world components; and which speeds of a joint come before others
         of it [nu, nu], those that act at once by half."""
         structure, nu = self._part.structure, self._system.nu
-        rows = self._part.last_motions.reshape(-1, BOUNDARY)[steps_of_speeds(structure)]
+        rows = self._steps[steps_of_speeds(structure)]
         w, v = axes_of_speeds(structure, rows)
         at = rows[:, 9:PLACE] - self._about
         twists = np.hstack((w, v + np.cross(at, w)))
@@ -336,7 +337,7 @@ class Stiffness:
         if not self._system.body_forces:
             return
         steps = part.made.body_step
-        motion = part.last_motions.reshape(-1, BOUNDARY).copy()
+        motion = self._steps
         place = motion[steps, 9:PLACE] - self._about
         for body_force in self._system.body_forces:
             acting = ActingBodyForce(body_force, part)

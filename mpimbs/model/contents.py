@@ -111,7 +111,7 @@ class JointRead(NamedTuple):
     friction : float
         Coulomb's (N m, N): told, and left out.
     actuators : tuple of str
-        Told, and left out.
+        What drives it, or is left out.
     """
 
     name: str

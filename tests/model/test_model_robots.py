@@ -524,6 +524,76 @@ def test_samples_beyond_limits_are_told(tmp_path: Path) -> None:
     assert simulate(system, 1.0, every=0.01, sample="pose").limits == ""
 
 
+ACTUATED = """<mujoco><compiler angle="radian"/><worldbody><body name="a">
+  <joint name="a" axis="0 1 0" stiffness="3" springref="0.4" damping="0.2"/>
+  <inertial pos="0.3 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/>
+  <body name="b" pos="0.5 0 0"><joint name="b" axis="0 1 0"/><joint name="c" axis="1 0 0"/>
+    <inertial pos="0.3 0.1 0" mass="1" diaginertia="0.1 0.1 0.1"/>
+    <body name="d" pos="0.5 0 0"><joint name="d" type="slide" axis="0 0 1"/>
+      <inertial pos="0 0.1 0" mass="0.4" diaginertia="0.1 0.1 0.1"/></body></body></body></worldbody>
+  <keyframe><key name="pushed" ctrl="0.1 -0.2 0.3 0.4 0.5"/></keyframe><actuator>
+  <motor name="motor" joint="a" gear="3" ctrlrange="-1 1"/> <position name="servo" joint="a" kp="10" kv="2"/>
+  <velocity name="speed" joint="b" kv="3" gear="-2"/> <motor name="lift" joint="d" gear="4"/>
+  <general name="general" joint="c" gainprm="2" biastype="affine" biasprm="1 -2 -3" gear="0.5"/>
+  </actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("how", ["numbers", "functions", "keyframe"])
+@alone
+def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
+    """Motors, servos and general ones with controls beyond their range, as numbers, functions of time, a keyframe's."""
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "actuated.xml"
+    path.write_text(ACTUATED, encoding="utf-8")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data, t = mujoco.MjData(model), 0.7
+    told: dict[str, Any] = {"motor": 1.7, "servo": 0.3, "speed": -1.0, "lift": 0.2}
+    if how == "keyframe":
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+        system = read_robot(f"{path}:keyframe=pushed")
+    else:
+        for name, value in told.items():
+            data.ctrl[model.actuator(name).id] = value
+        if how == "functions":
+            told = {name: lambda at, value=value: value * at / t for name, value in told.items()}
+        system = read_robot(path, controls=told)
+    rng = np.random.default_rng(3)
+    with closing(Dynamics(system)) as dynamics:
+        for _ in range(4):
+            data.qpos[:], data.qvel[:] = rng.normal(size=4), rng.normal(size=4)
+            mujoco.mj_forward(model, data)
+            assert np.abs(data.qfrc_actuator).min() > 0.0
+            found = dynamics.accelerations(data.qpos, data.qvel, t=t)
+            assert_close("udot", found, data.qacc, "imported", scale=np.abs(data.qacc).max())
+    off = read_robot(path, actuators="off")
+    assert "left out: actuator: motor, servo, speed, lift, general" in off.left_out
+    assert off.body(0).joint.stiffness == (3.0,) and system.body(0).joint.stiffness == (13.0,)
+    with pytest.raises(InputError, match="controls: there is no actuator 'lifts'; did you mean 'lift'"):
+        read_robot(path, controls={"lifts": 1.0})
+    with pytest.raises(InputError, match="controls: 'lift' must be a finite number"):
+        read_robot(path, controls={"lift": "up"})
+
+
+@alone
+def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    path = tmp_path / "odd.xml"
+    odd = """<motor name="pulled" tendon="cord"/> <intvelocity name="winds" joint="a" kp="1" actrange="-1 1"/>
+      <position name="weak" joint="b" kp="5" forcerange="-2 2"/> <muscle name="flesh" joint="c"/>
+      <general name="bends" joint="d" gaintype="affine" gainprm="1 2"/>
+      <general name="flees" joint="d" biastype="affine" biasprm="0 3"/></actuator>
+      <tendon><fixed name="cord"><joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed></tendon>"""
+    text = ACTUATED.replace("</actuator>", odd).replace('ctrl="0.1 -0.2 0.3 0.4 0.5"', "")
+    path.write_text(text, encoding="utf-8")
+    assert set(read_robot(path).left_out) >= {
+        "left out: actuator of no single hinge or slide: pulled",
+        "left out: actuator with a state of its own: winds, flesh",
+        "left out: range of the force of actuator: weak",
+        "left out: actuator whose gain or bias is not linear: bends",
+        "left out: actuator whose force grows with what it moves: flees",
+    }
+
+
 LIMITED = """<mujoco><compiler angle="radian"/><worldbody><body name="a" pos="0.1 0.2 1" euler="0.3 0.2 -0.5">
   <joint name="turn" axis="0 1 0" pos="0 0.1 0.2" ref="0.2" range="-0.4 0.6" armature="0.03"/>
   <inertial pos="0.5 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/>
@@ -591,7 +661,6 @@ def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
     assert set(read_robot(zoo).left_out) == {
-        "left out: actuator: push",
         "left out: contacts: of 10 geoms",
     }
     assert set(read_robot(arm).left_out) == {

@@ -28,6 +28,7 @@ from mpimbs.model.joint import Joint
 from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
 from mpimbs.model.robots.reading import is_robot, read_robot
+from mpimbs.model.robots.robot import Control
 from mpimbs.model.system import System
 from mpimbs.model.text.files import parameters_of, read_system
 from mpimbs.model.text.table import suggest
@@ -280,6 +281,8 @@ def read(
     keyframe: str = "",
     inertia: str = "",
     limits: str = "",
+    actuators: str = "",
+    controls: Mapping[str, Control] | None = None,
 ) -> System:
     """Read a model: a TOML, URDF or MJCF file, or one that a generator makes, such as "chain:1024".
 
@@ -289,7 +292,7 @@ def read(
         Of a TOML file perhaps with parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
     parameters : dict, optional
         Of a TOML file, in place of these.
-    free, keyframe, inertia, limits
+    free, keyframe, inertia, limits, actuators, controls
         Of robots; see `read_robot`.
 
     Raises
@@ -297,12 +300,12 @@ def read(
     InputError
         See `system_from` and `read_robot`; or what is for robots is given for another model.
     """
-    if not (free or keyframe or inertia or limits):
+    if not (free or keyframe or inertia or limits or actuators or controls):
         return system_from(model, parameters)
     if not is_robot(model):
-        told = "`free`, `keyframe`, `inertia` and `limits` are for robots' files"
+        told = "`free`, `keyframe`, `inertia`, `limits`, `actuators`, `controls` are for robots' files"
         raise InputError(f"{told}, and {os.fspath(model)!r} is none: leave it out")
-    return read_robot(model, free, keyframe, inertia, limits)
+    return read_robot(model, free, keyframe, inertia, limits, actuators, controls)
 
 
 def system_of(given: object) -> System:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,10 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import joint_type
 from mpimbs.model.names import WORLD
+from mpimbs.model.robots.actuation import TorqueOfSeveral, actuate
 from mpimbs.model.robots.robot import (
     HERE,
+    Control,
     Floats,
     Pose,
     Robot,
@@ -91,6 +93,11 @@ class JointGroup(NamedTuple):
             found["lower"], found["upper"] = map(list, zip(*ends, strict=True))
             for name, k in (("stop_stiffness", 0), ("stop_damping", 1)):
                 found[name] = [joint.felt * joint.stops[k] for joint in self.joints]
+        torques = [joint.torque for joint in self.joints]
+        if any(map(callable, torques)):
+            found["torque"] = TorqueOfSeveral(torques) if len(torques) > 1 else torques[0]
+        elif any(torques):
+            found["torque"] = torques
         for name in ("q", "u", "rest"):
             given = [getattr(joint, name) for joint in self.joints]
             if any(value is not None for value in given):
@@ -148,14 +155,15 @@ def _upright(axis: Floats) -> Floats:
 _LEAST = 1e-15  # kg, and kg m^2: below it a link counts as without mass
 
 
-def assembled(robot: Robot) -> System:
+def assembled(robot: Robot, controls: Mapping[str, Control] | None = None) -> System:
     """Make the system of a robot; what it can't take over is noted in `robot.left_out`, where joints are in `order`.
 
     Raises
     ------
     InputError
-        A link is of no rigid body, or nothing resists a joint.
+        A link is of no rigid body, nothing resists a joint, or a control is of no actuator.
     """
+    actuate(robot, controls)
     robot.feel_limits()
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)

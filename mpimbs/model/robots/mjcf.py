@@ -14,6 +14,7 @@ from mpimbs.model.robots.robot import (
     JointKind,
     Pose,
     Robot,
+    RobotActuator,
     RobotGear,
     RobotJoint,
     RobotLink,
@@ -61,11 +62,12 @@ class _Compiled:
         self._mujoco, self._model, self._path = mujoco, model, path
         self._objects = mujoco.mjtObj
         self._begin, self._speeds, self._keyframe = model.qpos0, np.zeros(model.nv), keyframe
+        self._key = -1
         if keyframe:
             names = [self._name("key", k) for k in range(model.nkey)]
             if keyframe not in names:
                 raise InputError(f"has no keyframe {keyframe!r}{suggest(keyframe, names)}")
-            number = names.index(keyframe)
+            self._key = number = names.index(keyframe)
             self._begin, self._speeds = model.key_qpos[number], model.key_qvel[number]
 
     def robot(self) -> Robot:
@@ -77,6 +79,7 @@ class _Compiled:
         robot.links = [self._link(k) for k in range(1, m.nbody)]
         for number in range(m.neq):
             self._equality(number, robot)
+        self._take_actuators(robot)
         self._leave_out(robot)
         return robot
 
@@ -155,6 +158,49 @@ class _Compiled:
 
     def _limited(self, j: int) -> bool:
         return bool(self._model.jnt_limited[j] and not self._disabled("LIMIT") and not self._disabled("CONSTRAINT"))
+
+    def _take_actuators(self, robot: Robot) -> None:
+        """Take those that are springs, dampers and forces; note the others, and limits of their forces."""
+        m = self._model
+        for k in range(self._actuators):
+            name = self._name("actuator", k)
+            if reason := self._no_actuator(k):
+                robot.leave_out(f"actuator {reason}", name)
+                continue
+            bias = m.actuator_biasprm[k, :3] if m.actuator_biastype[k] else np.zeros(3)
+            place = int(m.actuator_ctrladr[k]) if hasattr(m, "actuator_ctrladr") else k
+            limited = m.actuator_ctrllimited[k] and not self._disabled("CLAMPCTRL")
+            joint, ends = int(m.actuator_trnid[k, 0]), m.actuator_ctrlrange[k].tolist()
+            gear, gain = float(m.actuator_gear[k, 0]), float(m.actuator_gainprm[k, 0])
+            control = float(m.key_ctrl[self._key, place]) if self._key >= 0 else 0.0
+            robot.actuators.append(
+                RobotActuator(
+                    name, self._name("joint", joint), gear, gain, tuple(bias.tolist()), control,
+                    (ends[0], ends[1]) if limited else (-np.inf, np.inf),
+                )
+            )  # fmt: skip
+            if m.actuator_forcelimited[k]:
+                robot.leave_out("range of the force of actuator", name)
+            if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint]:
+                robot.leave_out("range of the force of actuators of joint", self._name("joint", joint))
+
+    def _no_actuator(self, k: int) -> str:
+        """Say why an actuator is no spring, damper and force of a hinge or slide; nothing where it is."""
+        m = self._model
+        group = int(m.actuator_group[k])
+        off = self._disabled("ACTUATION") or (0 <= group < 31 and int(m.opt.disableactuator) >> group & 1)
+        joint = int(m.actuator_trnid[k, 0])
+        controls = int(m.actuator_ctrlnum[k]) if hasattr(m, "actuator_ctrlnum") else 1
+        found = {
+            "that the file switches off": off,
+            "of no single hinge or slide": m.actuator_trntype[k] not in (0, 1)
+            or _KINDS[m.jnt_type[joint]] not in ("hinge", "slide"),
+            "with a state of its own": m.actuator_dyntype[k] != 0 or m.actuator_plugin[k] >= 0,
+            "with a delay": getattr(m, "actuator_delay", np.zeros(m.nu + k + 1))[k] > 0.0,
+            "whose gain or bias is not linear": m.actuator_gaintype[k] != 0 or m.actuator_biastype[k] not in (0, 1),
+            "of several controls": controls != 1,
+        }
+        return next((reason for reason, there in found.items() if there), "")
 
     def _turning(self) -> list[int]:
         """The actuators of single joints: hinges or slides."""
@@ -261,7 +307,7 @@ class _Compiled:
         for kind, there in (("compensation of gravity", m.body_gravcomp != 0), ("plugin", m.body_plugin >= 0)):
             for number in np.flatnonzero(there).tolist():
                 robot.leave_out(f"{kind} of body", self._name("body", number))
-        for kind, count in (("actuator", self._actuators), ("tendon", m.ntendon), ("sensor", m.nsensor)):
+        for kind, count in (("tendon", m.ntendon), ("sensor", m.nsensor)):
             for number in range(count):
                 robot.leave_out(kind, self._name(kind, number))
         for number in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.model.robots.assembling import assembled, lines_left_out
 from mpimbs.model.robots.mjcf import read_mjcf
-from mpimbs.model.robots.robot import Robot, RobotJoint
+from mpimbs.model.robots.robot import Control, Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
@@ -21,7 +22,7 @@ _NAMED = re.compile(r"(?P<file>.*\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>[^/]
 _COMMENT, _DECLARATION = re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
 _TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
 _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
-FREE, KEYFRAME, INERTIA, LIMITS = "free", "keyframe", "inertia", "limits"
+FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS = "free", "keyframe", "inertia", "limits", "actuators"
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
 
 
@@ -31,7 +32,13 @@ def is_robot(path: str | os.PathLike[str]) -> bool:
 
 
 def read_robot(
-    path: str | os.PathLike[str], free: bool = False, keyframe: str = "", inertia: str = "", limits: str = ""
+    path: str | os.PathLike[str],
+    free: bool = False,
+    keyframe: str = "",
+    inertia: str = "",
+    limits: str = "",
+    actuators: str = "",
+    controls: Mapping[str, Control] | None = None,
 ) -> System:
     """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
 
@@ -39,7 +46,7 @@ def read_robot(
     ----------
     path : path
         Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair",
-        "arm.urdf:limits=off".
+        "arm.urdf:limits=off", "dog.xml:actuators=off".
     free : bool
         The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
     keyframe : str
@@ -49,6 +56,10 @@ def read_robot(
     limits : {"on", "off"}
         Whether stops keep joints to the limits that the file gives them, as they do by default: springs and dampers
         that bring back the inertia that a joint feels within some 0.02 s, or as `solref` of MJCF says.
+    actuators : {"on", "off"}
+        Whether actuators of an MJCF file act, as they do by default: those of hinges and slides that have no states.
+    controls : dict of str to float or function of time (s), optional
+        Of these by name; what is not there is as in the keyframe, or 0.
 
     Raises
     ------
@@ -58,16 +69,19 @@ def read_robot(
     place = as_path("the robot's file", path)
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
-        given = {KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits}
+        given = {KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators}
         free = _begins(place, named["more"] or "", given) or free
-        keyframe, inertia, limits = given.values()
+        keyframe, inertia, limits, actuators = given.values()
     with at(f"{place}: "):
-        robot = robot_in(place, free, keyframe)
-        robot.inertias, robot.limits = inertia or INERTIAS[0], limits or SWITCH[0]
-        for what, value, known in (("inertias", robot.inertias, INERTIAS), ("limits", robot.limits, SWITCH)):
-            if value not in known:
+        for what, value, known in (
+            ("inertias", inertia, INERTIAS), (LIMITS, limits, SWITCH), (ACTUATORS, actuators, SWITCH)
+        ):  # fmt: skip
+            if value and value not in known:
                 raise InputError(f"unknown treatment of {what} {value!r}; choose one of: {', '.join(known)}")
-        system = assembled(robot)
+        robot = robot_in(place, free, keyframe)
+        robot.inertias = inertia or INERTIAS[0]
+        robot.limits, robot.actuation = limits or SWITCH[0], actuators or SWITCH[0]
+        system = assembled(robot, controls)
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
         system.validate()
@@ -85,7 +99,7 @@ def _begins(place: Path, more: str, given: dict[str, str]) -> bool:
         elif key in given and equals:
             given[key] = value
         else:
-            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`, `{LIMITS}=off`"
+            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`, `{LIMITS}=off`, `{ACTUATORS}=off`"
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free
 

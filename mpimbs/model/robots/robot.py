@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpimbs.model.geometry import Shape
+from mpimbs.model.text.table import TimeFunction
 
 Floats = NDArray[np.float64]
 STOP_TIME = 0.02  # s: by which joints come back from beyond their limits, critically damped; as in MuJoCo
 JointKind = Literal["hinge", "slide", "ball", "free", "planar"]
+
+Control = float | TimeFunction
+"""What an actuator is told: a number, or a function of the time (s) that gives one."""
 
 
 class Pose(NamedTuple):
@@ -83,6 +87,8 @@ class RobotJoint:
         Coulomb's (N m, N).
     actuators : tuple of str
         What drives it.
+    torque : float or function of time
+        What these do to it beside springs and dampers (N m, N).
     """
 
     name: str
@@ -101,6 +107,7 @@ class RobotJoint:
     felt: float = 0.0
     friction: float = 0.0
     actuators: tuple[str, ...] = ()
+    torque: Control = 0.0
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
@@ -165,6 +172,22 @@ class RobotGear(NamedTuple):
     active: bool = True
 
 
+class RobotActuator(NamedTuple):
+    """An actuator of a hinge or slide: its force is gain c + bias[0] + bias[1] length + bias[2] speed.
+
+    Of its control c it takes what is within its range. Length and speed are `gear` times the joint's coordinate and
+    speed, and so is the joint's force the actuator's, as in MuJoCo's "actuation model".
+    """
+
+    name: str
+    joint: str
+    gear: float
+    gain: float
+    bias: tuple[float, float, float]
+    control: Control = 0.0
+    range: tuple[float, float] = (-np.inf, np.inf)
+
+
 @dataclass
 class Robot:
     """A robot as the file of another program describes it.
@@ -174,15 +197,15 @@ class Robot:
     name : str
     gravity : tuple of 3 floats
         m/s^2.
-    links, loops, gears : list
+    links, loops, gears, actuators : list
     left_out : dict of str to list of str
         What can't be taken over: by kind, the names.
     taken : dict of str to list of str
         What is taken as it stands though it can't be right, or mended: likewise.
     inertias : {"keep", "repair", "refuse"}
         What is done with inertias of no rigid body.
-    limits : {"on", "off"}
-        Whether stops keep joints to their limits.
+    limits, actuation : {"on", "off"}
+        Whether stops keep joints to their limits; whether actuators act.
     order : list of RobotJoint
         The joints in the order in which the system made of it has their coordinates.
     """
@@ -192,10 +215,12 @@ class Robot:
     links: list[RobotLink] = field(default_factory=list)
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
+    actuators: list[RobotActuator] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     taken: dict[str, list[str]] = field(default_factory=dict)
     inertias: str = "keep"
     limits: str = "off"
+    actuation: str = "off"
     order: list[RobotJoint] = field(default_factory=list)
 
     def feel_limits(self) -> None:

@@ -2,8 +2,9 @@
 
     python drivers/imported_robots.py FOLDER_OR_FILE ... --folder results
 
-MJCF is compared with MuJoCo (its contacts, limits, actuators, tendons, friction, fluid and equality constraints turned
-off, as they are left out), URDF with Pinocchio, fixed to the world and floating. Robots to try: the packages gymnasium
+MJCF is compared with MuJoCo, URDF with Pinocchio, fixed to the world and floating. In MuJoCo contacts, limits, tendons,
+friction, fluid and equality constraints are turned off, as they are left out, and actuators that are no springs,
+dampers and forces of joints; the others have random controls. Robots to try: the packages gymnasium
 (`envs/mujoco/assets`), dm_control (`suite`) and example-robot-data ship some.
 """
 
@@ -135,13 +136,31 @@ class _Mujoco:
 
         self.mujoco = mujoco
         self.robot: Robot = robot_in(path)
-        self.system = assembled(self.robot)
+        self.robot.actuation = "on"
         self.model = mujoco.MjModel.from_xml_path(str(path))
         self.data = mujoco.MjData(self.model)
-        self.model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
+        self._control()
+        self.system = assembled(self.robot)
         self.model.opt.density = self.model.opt.viscosity = 0.0
         for name in ("tendon_stiffness", "tendon_damping", "tendon_armature", "body_gravcomp"):
             getattr(self.model, name)[:] = 0.0
+
+    def _control(self) -> None:
+        """Give random controls to actuators that are taken over; the others have no force."""
+        model, rng = self.model, np.random.default_rng(2)
+        taken = []
+        for place, actuator in enumerate(self.robot.actuators):
+            k = self.mujoco.mj_name2id(model, self.mujoco.mjtObj.mjOBJ_ACTUATOR, actuator.name)
+            k = int(actuator.name.removeprefix("actuator").rstrip("_")) if k < 0 else k  # the reader has named it
+            if max(actuator.bias[1:]) <= 0.0:
+                taken.append(k)
+                value = float(rng.normal())
+                self.data.ctrl[model.actuator_ctrladr[k] if hasattr(model, "actuator_ctrladr") else k] = value
+                self.robot.actuators[place] = actuator._replace(control=value)
+        left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), taken)
+        model.actuator_gainprm[left_out], model.actuator_biasprm[left_out] = 0.0, 0.0
+        model.actuator_forcelimited[:] = 0
+        model.jnt_actfrclimited[:] = 0
 
     def push(self, rng: np.random.Generator) -> None:
         """Let random forces act along all joints but free ones."""

@@ -27,9 +27,8 @@ def pushed_back(zero, stiffness, damping, x, rate):
     It is never less than nothing, for a stop does not hold, and never more than `STEEP` stiffness x: without that it
     would jump where a joint arrives.
     """
-    spring = stiffness * x
-    missing = largest(STEEP * spring - largest(spring + damping * rate, zero), zero)
-    return largest(STEEP * spring - missing, zero)
+    most = STEEP * stiffness * x
+    return largest(most - largest(most - stiffness * x - damping * rate, zero), zero)
 
 
 @kernel(inline=True)

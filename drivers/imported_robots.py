@@ -142,7 +142,7 @@ class _Mujoco:
         self._control()
         self.system = assembled(self.robot)
         self.model.opt.density = self.model.opt.viscosity = 0.0
-        for name in ("tendon_stiffness", "tendon_damping", "tendon_armature", "body_gravcomp"):
+        for name in ("tendon_stiffness", "tendon_damping", "tendon_armature"):
             getattr(self.model, name)[:] = 0.0
 
     def _control(self) -> None:

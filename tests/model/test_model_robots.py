@@ -594,6 +594,28 @@ def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
     }
 
 
+@alone
+def test_weights_that_are_compensated(tmp_path: Path) -> None:
+    """Of a part, of more than all, of a link that is merged into another, of one on the world."""
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "lifted.xml"
+    inertial = '<inertial pos="0 0.1 0" mass="0.3" diaginertia="0 0 0"/>'
+    light = f'<body gravcomp="0.7" pos="0.1 0 0.2" euler="10 20 30">{inertial}</body>'
+    text = ACTUATED.replace('<body name="a"', f'{light}<body name="a" gravcomp="0.4"').replace(
+        '<body name="d"', f'{light}<body name="d" gravcomp="1.5"'
+    )
+    path.write_text(text.replace("<worldbody>", '<option gravity="1 2 -9"/><worldbody>'), encoding="utf-8")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    system = read_robot(path)
+    assert not system.left_out or "gravity" not in " ".join(system.left_out)
+    data.qpos[:], data.qvel[:] = (0.3, -0.2, 0.5, 0.1), (0.2, 0.1, -0.4, 0.3)
+    mujoco.mj_forward(model, data)
+    assert np.abs(data.qfrc_gravcomp).min() > 0.0
+    with closing(Dynamics(system)) as dynamics:
+        assert_close("udot", dynamics.accelerations(data.qpos, data.qvel), data.qacc, "imported")
+
+
 LIMITED = """<mujoco><compiler angle="radian"/><worldbody><body name="a" pos="0.1 0.2 1" euler="0.3 0.2 -0.5">
   <joint name="turn" axis="0 1 0" pos="0 0.1 0.2" ref="0.2" range="-0.4 0.6" armature="0.03"/>
   <inertial pos="0.5 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/>

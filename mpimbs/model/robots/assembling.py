@@ -207,6 +207,11 @@ def assembled(robot: Robot, controls: Mapping[str, Control] | None = None) -> Sy
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
     _add_gears(system, robot, moved_by)
+    for number, center, mass in robot.lifted:
+        name, frame = carriers[last[number]]
+        if name != WORLD:
+            point = (frame @ Pose(np.eye(3), center)).position
+            system.add_wrench(name, force=-mass * np.asarray(robot.gravity), point=point, frame="world")
     return system
 
 

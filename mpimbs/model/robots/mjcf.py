@@ -77,6 +77,8 @@ class _Compiled:
         weightless = self._disabled("GRAVITY")
         robot = Robot(title, (0.0, 0.0, 0.0) if weightless else tuple(m.opt.gravity.tolist()))
         robot.links = [self._link(k) for k in range(1, m.nbody)]
+        shares = m.body_gravcomp * m.body_mass
+        robot.lifted = [(k - 1, m.body_ipos[k].copy(), float(shares[k])) for k in np.flatnonzero(shares).tolist()]
         for number in range(m.neq):
             self._equality(number, robot)
         self._take_actuators(robot)
@@ -304,9 +306,8 @@ class _Compiled:
             }
             for kind in (kind for kind, there in found.items() if there):
                 robot.leave_out(kind, self._name("joint", number))
-        for kind, there in (("compensation of gravity", m.body_gravcomp != 0), ("plugin", m.body_plugin >= 0)):
-            for number in np.flatnonzero(there).tolist():
-                robot.leave_out(f"{kind} of body", self._name("body", number))
+        for number in np.flatnonzero(m.body_plugin >= 0).tolist():
+            robot.leave_out("plugin of body", self._name("body", number))
         for kind, count in (("tendon", m.ntendon), ("sensor", m.nsensor)):
             for number in range(count):
                 robot.leave_out(kind, self._name(kind, number))

@@ -198,6 +198,8 @@ class Robot:
     gravity : tuple of 3 floats
         m/s^2.
     links, loops, gears, actuators : list
+    lifted : list of (int, array [3], float)
+        Links whose weight is compensated, where (their centers of mass, m), and of how much mass (kg).
     left_out : dict of str to list of str
         What can't be taken over: by kind, the names.
     taken : dict of str to list of str
@@ -216,6 +218,7 @@ class Robot:
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
     actuators: list[RobotActuator] = field(default_factory=list)
+    lifted: list[tuple[int, Floats, float]] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     taken: dict[str, list[str]] = field(default_factory=dict)
     inertias: str = "keep"

@@ -64,7 +64,7 @@ def acceleration(
 
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.run.state import check_speeds, read_state
+    from mpimbs.run.state import check_speeds, own_part, read_state
 
     system = read_model(comm, model, forces)
     note_lanes(comm, system, settings)
@@ -73,10 +73,8 @@ def acceleration(
     said_together(comm, lambda: check_speeds(dynamics.subchain))
     said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
     compile_evaluations(dynamics, loads, checked=True)
-    mine: tuple[Any, ...] = dynamics.subchain.q, dynamics.subchain.u, None, time
-    if whole is not None:
-        ours = dynamics.gather_u.part
-        mine = whole.q[dynamics.gather_q.part], whole.u[ours], None if whole.tau is None else whole.tau[ours], time
+    own = own_part(dynamics, whole)
+    mine: tuple[Any, ...] = own.q, own.u, own.tau, time
     if dynamics.loops is not None:
         mine = (*_fitting(dynamics, *dynamics.followed(time, *mine[:2]), close), *mine[2:])
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
@@ -139,7 +137,7 @@ def inverse(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_inverse
     from mpimbs.parallel.agreement import first_on_node, greatest
-    from mpimbs.run.state import PRESCRIBED, read_state
+    from mpimbs.run.state import PRESCRIBED, own_part, read_state
 
     system = read_model(comm, model, forces)
     whole = said_together(comm, lambda: read_state(state, system, PRESCRIBED))
@@ -148,11 +146,10 @@ def inverse(
     first_on_node(comm, functools.partial(compile_inverse, dynamics.lanes))
     if system.loops:
         compile_evaluations(dynamics, loads=True, checked=True)
-    mine = dynamics.gather_u.part
-    assert whole.udot is not None  # PRESCRIBED has it
-    given = whole.q[dynamics.gather_q.part], whole.u[mine]
+    q, u, _, udot = own_part(dynamics, whole)
+    assert udot is not None  # PRESCRIBED has it
     named = None if actuated is None else [name.strip() for name in actuated.split(",")]
-    asked = (*given, whole.udot[mine], time, named)
+    asked = q, u, udot, time, named
     found = None if dynamics.loops is None else dynamics.loads.actuation(*asked)
     part = dynamics.inverse_dynamics(*asked) if found is None else found.tau
     if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
@@ -161,8 +158,8 @@ def inverse(
     shapes: dict[str, tuple[int, ...]] = {}
     if found is not None:
         results["loop_loads"], shapes["loop_loads"] = found.loads, (6,)
-        again = dynamics.accelerations(*given, part, time) - whole.udot[mine]
-        left = greatest(comm, np.array([np.abs(x).max(initial=0.0) for x in (again, whole.udot[mine])]))
+        again = dynamics.accelerations(q, u, part, time) - udot
+        left = greatest(comm, np.array([np.abs(x).max(initial=0.0) for x in (again, udot)]))
         if comm.rank == 0:
             of = "all joints" if named is None else "the actuated joints"
             click.echo(f"forces: of {of}, {'no others do' if found.unique else 'of least norm of those that do'}")
@@ -189,14 +186,14 @@ def inertia(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_joint_space
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.run.state import COORDINATES, read_state
+    from mpimbs.run.state import COORDINATES, own_part, read_state
 
     system = read_model(comm, model)
     whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
     dynamics = Dynamics(system, comm)
     said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inertia_matrix")))
     first_on_node(comm, compile_joint_space)
-    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    q = own_part(dynamics, whole).q
     parts = {"M": dynamics.inertia_matrix(q, form)}
     if inverted:
         parts["M_inverse"] = dynamics.inverse_inertia_matrix(q)
@@ -227,7 +224,7 @@ def assemble_command(
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.run.state import MOVING, check_speeds, read_state
+    from mpimbs.run.state import MOVING, check_speeds, own_part, read_state
     from mpimbs.stepping.projection import changes_told, closed, moved
 
     system = read_model(comm, model, forces)
@@ -238,10 +235,7 @@ def assemble_command(
     said_together(comm, lambda: check_speeds(dynamics.subchain))
     said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
     compile_evaluations(dynamics)
-    mine = dynamics.subchain.q, dynamics.subchain.u
-    if whole is not None:
-        mine = whole.q[dynamics.gather_q.part], whole.u[dynamics.gather_u.part]
-    mine = dynamics.followed(0.0, *mine)
+    mine = dynamics.followed(0.0, *own_part(dynamics, whole)[:2])
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
     write_state(dynamics, output, *found)
@@ -275,7 +269,7 @@ def settle_command(
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
     from mpimbs.dynamics.statics.equilibrium import growth, settle
-    from mpimbs.run.state import COORDINATES, check_system, read_state
+    from mpimbs.run.state import COORDINATES, check_system, own_part, read_state
 
     system = read_model(comm, model, forces)
     said_together(comm, lambda: check_system(system))
@@ -289,7 +283,7 @@ def settle_command(
     )
     compile_evaluations(dynamics, loads=True)
     compile_implicit(dynamics)
-    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    q = own_part(dynamics, whole).q
     found = settle(dynamics, q, time)
     most = EXAMINED_LOOPED if system.loops else EXAMINED
     unstable = growth(dynamics, found.q) if system.nu <= most else None
@@ -334,7 +328,7 @@ def modes_command(
     from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
     from mpimbs.dynamics.statics.modes import modes
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.run.state import COORDINATES, read_state
+    from mpimbs.run.state import COORDINATES, own_part, read_state
 
     system = read_model(comm, model, forces)
     whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
@@ -348,7 +342,7 @@ def modes_command(
     said_on_root(comm, check)
     compile_evaluations(dynamics, loads=bool(system.loops))
     first_on_node(comm, compile_joint_space)
-    q = dynamics.subchain.q if whole is None else whole.q[dynamics.gather_q.part]
+    q = own_part(dynamics, whole).q
     found = modes(dynamics, q, count)
     gathered = dynamics.gather_q(dynamics.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
     if comm.rank == 0:

@@ -26,7 +26,7 @@ from mpimbs.dynamics.statics.modes import modes as modes_of
 from mpimbs.model import System
 from mpimbs.model.facts import digest
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system
-from mpimbs.run.state import State, StateArrays, checked_state
+from mpimbs.run.state import State, StateArrays, checked_state, own_part
 from mpimbs.stepping.projection import closed
 
 Floats = npt.NDArray[np.float64]
@@ -55,9 +55,7 @@ def _asked(
     system, (whole, chosen) = same_system(world, model, prepared)
     dynamics = Dynamics(system, world, **chosen.part(EvaluationSettings))
     try:
-        own = dynamics.gather_u.part
-        tau, udot = (None if part is None else part[own] for part in (whole.tau, whole.udot))
-        yield dynamics, State(whole.q[dynamics.gather_q.part], whole.u[own], tau, udot)
+        yield dynamics, own_part(dynamics, whole)
     finally:
         dynamics.close()
 

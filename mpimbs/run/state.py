@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mpimbs.base.arguments import array_of
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
+from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES, System
 from mpimbs.parts.subchain import Subchain
@@ -47,6 +48,15 @@ class State(NamedTuple):
     u: Floats = np.zeros(0)  # [nu]
     tau: Floats | None = None  # [nu]
     udot: Floats | None = None  # [nu]
+
+
+def own_part(dynamics: Dynamics, state: State | None = None) -> State:
+    """Give this rank's part of a state of the whole system, without what that doesn't have; the model's by default."""
+    if state is None:
+        return State(dynamics.subchain.q, dynamics.subchain.u)
+    own, u = dynamics.gather_u.part, state.u
+    tau, udot = (None if value is None else value[own].copy() for value in state[2:])
+    return State(state.q[dynamics.gather_q.part].copy(), u[own].copy() if u.size else u, tau, udot)
 
 
 def check_system(system: System, ranks: int = 1, here: int = 1) -> None:

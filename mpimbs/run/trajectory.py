@@ -22,7 +22,7 @@ from mpimbs.parallel.agreement import together
 from mpimbs.run.recorder import Recorder, Store
 from mpimbs.run.run_events import TOGETHER, EventsState, RunEvents
 from mpimbs.run.run_memory import RunState, RunTotals
-from mpimbs.run.state import State, check_speeds
+from mpimbs.run.state import State, check_speeds, own_part
 from mpimbs.run.structure_change import go_over, held_over
 from mpimbs.run.witness import Witness
 from mpimbs.stepping.integrator import Integrator
@@ -215,11 +215,7 @@ class Trajectory(ABC):
     def _initial(self) -> tuple[Floats, Floats]:
         """This rank's part of the state to begin with, its loops closed."""
         dynamics, state, projection = self._segment.dynamics, self._state, self._segment.projection
-        if state is None:
-            q, u = dynamics.subchain.q, dynamics.subchain.u
-        else:
-            q, u = state.q[dynamics.gather_q.part].copy(), state.u[dynamics.gather_u.part].copy()
-        q, u = dynamics.followed(0.0, q, u)
+        q, u = dynamics.followed(0.0, *own_part(dynamics, state)[:2])
         return (q, u) if projection is None else projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:

@@ -217,6 +217,11 @@ class Columns:
     def armature(self) -> Floats:
         return self._of_speeds([joint.armature for joint in self._joints])
 
+    @property
+    def stopped(self) -> bool:
+        """Whether any template has stops: without a look at all bodies."""
+        return any(joint.stopped for joint in self._joints)
+
     @cached_property
     def lower(self) -> Floats:
         return self._of_speeds([joint.lower for joint in self._joints])

@@ -397,12 +397,12 @@ def _pivots_of(columns: Columns) -> Floats:
 def _springs(columns: Columns) -> Springs:
     """Joint forces of the model, of the kinds that there are."""
     sprung, damped = columns.stiffness.any(), columns.damping.any() or columns.torque.any()
-    stops = columns.lower, columns.upper, columns.stop_stiffness, columns.stop_damping
+    stops = ("lower", "upper", "stop_stiffness", "stop_damping")
     return Springs(
         columns.stiffness[: None if sprung else 0].copy(),
         columns.rest[: None if sprung else 0].copy(),
         columns.damping[: None if damped else 0].copy(),
         columns.torque[: None if damped else 0].copy(),
         columns.cross_stiffness[: None if columns.cross_stiffness.any() else 0].copy(),
-        *(stops[: None if columns.stop_stiffness.any() else 0].copy() for stops in stops),
+        *(getattr(columns, name).copy() if columns.stopped else np.zeros(0) for name in stops),
     )

@@ -68,9 +68,9 @@ class Stops(NamedTuple):
     @classmethod
     def of(cls, columns: Columns) -> Stops:
         """Those of all bodies here."""
-        speeds = np.flatnonzero(columns.stop_stiffness)
-        if not len(speeds):
+        if not columns.stopped:
             return NO_STOPS
+        speeds = np.flatnonzero(columns.stop_stiffness)
         plain = np.flatnonzero(np.diff(columns.q_offset) == np.diff(columns.u_offset))
         place = np.empty(len(columns.stop_stiffness), np.int64)
         place[numbers_of(columns.u_offset, plain)[0]] = numbers_of(columns.q_offset, plain)[0]

@@ -284,15 +284,17 @@ class Subchain:
         displace(self.structure, q, move, moved)
         return moved
 
-    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, motion: Floats) -> Floats:
+    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, motion: Floats | None = None) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
-        `motion` is that of the steps, as `motions` gives it.
+        `motion` is that of the steps, as `motions` gives it; of a subchain on the world it is found here by default.
 
         Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
         energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
+        q, u = self.state(q, u)
+        motion = self.motions(q, u) if motion is None else motion
         kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
         kinetic += rotor_energy(0.0, self.with_rotors, u)
         potential += spring_energy(0.0, self.structure, self.springs, q)

@@ -260,9 +260,8 @@ class SideBySide:
         found = np.empty((len(q), 2))
         for k in range(len(q)):
             part = self._subchains[k % len(self._subchains)]
-            state = part.state(q[k], u[k])
-            motion = part.motions(*state)
-            found[k] = part.energy_and_momentum(*state, np.asarray(part.system.gravity), motion)[:2]
+            motion = part.motions(*part.state(q[k], u[k]))
+            found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity), motion)[:2]
             found[k, 1] += self.forces.spring_energy(k, motion)
         return found
 

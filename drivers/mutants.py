@@ -30,8 +30,8 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("mpimbs", "tests", "drivers", "docs", "jobs", "pyproject.toml", "README.md", "LICENSE")
-LIMIT = 300.0  # s for the tests of one mutant, most of which compiling may take; or
-LONGER = 4.0  # times as long as they take without it, whichever is more: beside other work both take longer
+LIMIT = 180.0  # s for the tests of one mutant, most of which compiling may take; or
+LONGER = 2.0  # times as long as they take without it, with all to be compiled, whichever is more
 SOUND_LIMIT = 1200.0  # s for tests without a fault, some of which compile all that they need
 
 

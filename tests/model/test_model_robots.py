@@ -669,6 +669,11 @@ def test_limits_without_a_way_are_none(tmp_path: Path) -> None:
         system = read_robot(path)
         assert not system.body(0).joint.stopped
         assert all(text in " ".join(system.left_out) for text in told)
+    path.write_text(
+        PLAIN.replace('type="continuous">', 'type="revolute"><limit lower="0.5" upper="1" effort="1" velocity="1"/>'),
+        encoding="utf-8",
+    )
+    assert "begins beyond its limits, to which stops push it back: hinge by 0.5" in read_robot(path).left_out
 
 
 @alone

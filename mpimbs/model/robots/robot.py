@@ -240,6 +240,10 @@ class Robot:
         for link in self.links:
             poses.append((poses[link.parent] if link.parent >= 0 else HERE) @ link.pose)
         hung = [_about_origin(link, pose) for link, pose in zip(self.links, poses, strict=True)]
+        for joint in (joint for link in self.links for joint in link.joints if joint.limits is not None):
+            here, (least, most) = joint.q[0] if joint.q else 0.0, joint.limits or (0.0, 0.0)
+            if beyond := max(here - most, least - here, 0.0):
+                self.take("begins beyond its limits, to which stops push it back", f"{joint.name} by {beyond:.3g}")
         for number in range(len(self.links) - 1, -1, -1):
             link, pose = self.links[number], poses[number]
             for joint in (joint for joint in link.joints if joint.limits is not None):

@@ -152,7 +152,7 @@ class _Mujoco:
         for place, actuator in enumerate(self.robot.actuators):
             k = self.mujoco.mj_name2id(model, self.mujoco.mjtObj.mjOBJ_ACTUATOR, actuator.name)
             k = int(actuator.name.removeprefix("actuator").rstrip("_")) if k < 0 else k  # the reader has named it
-            if max(actuator.bias[1:]) <= 0.0:
+            if not actuator.grows:
                 taken.append(k)
                 value = float(rng.normal())
                 self.data.ctrl[model.actuator_ctrladr[k] if hasattr(model, "actuator_ctrladr") else k] = value

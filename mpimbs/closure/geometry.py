@@ -20,9 +20,10 @@ from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import offsets
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joints import JointStep, joint_index
-from mpimbs.parts.kinematics import kinematics
+from mpimbs.parts.kinematics import moving
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.build import matrices_of, turned_to
+from mpimbs.sweep.structure import BOUNDARY
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -91,7 +92,8 @@ class GearJoints(NamedTuple):
 
 
 class BodyMotions(NamedTuple):
-    """Poses and velocities of all bodies, and at last of the world, world components; and what they are made from."""
+    """Poses and velocities of all bodies, and at last of the world, world components; what they are made from; and the
+    motions of the steps."""
 
     rotation: Floats  # [n + 1, 3, 3]
     origin: Floats  # [n + 1, 3], m
@@ -99,14 +101,16 @@ class BodyMotions(NamedTuple):
     velocity: Floats  # [n + 1, 3], m/s, of the origin
     q: Floats  # [nq]
     u: Floats  # [nu]
+    steps: Floats  # [m, BOUNDARY]
 
 
 def body_motions(system: System | Subchain, q: Floats, u: Floats) -> BodyMotions:
     """Poses and velocities of all bodies of a system in a state."""
-    _, *moving = kinematics(system, q, u)
+    part = system if isinstance(system, Subchain) else Subchain(system)
+    steps = part.motions(*part.state(q, u)).reshape(-1, BOUNDARY).copy()
     world = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3)
-    r, p, w, v = (np.concatenate([here, still[None]]) for here, still in zip(moving, world, strict=True))
-    return BodyMotions(r, p, w, v, q, u)
+    r, p, w, v = (np.concatenate([here, still[None]]) for here, still in zip(moving(part, steps), world, strict=True))
+    return BodyMotions(r, p, w, v, q, u, steps)
 
 
 class LoopJoints:

@@ -13,7 +13,7 @@ from mpimbs.model import JOINT_TYPES, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.scales import scales_of
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.structure import BOUNDARY, FIRST_U, LAST_U, Structure
+from mpimbs.sweep.structure import FIRST_U, LAST_U, Structure
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -99,9 +99,8 @@ class LoopJacobian:
 
     def at(self, q: Floats) -> Constraints:
         """The constraints in a state, on the speeds and on displacements along them."""
-        held = self.joints.held(self.bodies(q))
-        structure, part = self.subchain.structure, self.subchain
-        steps = part.motions(*part.state(q, np.zeros(part.nu))).reshape(-1, BOUNDARY)[self._step]
+        bodies, structure = self.bodies(q), self.subchain.structure
+        held, steps = self.joints.held(bodies), bodies.steps[self._step]
         turning, sliding = axes_of_speeds(structure, steps)
         row, speed, loop = self._row, self._speed, self.joints.loop[self._row]
         arm = held.origin[loop] - steps[speed, 9:12]

@@ -21,6 +21,15 @@ from mpimbs.model.text.table import TimeFunction
 Floats = NDArray[np.float64]
 
 
+def _along_speeds(name: str) -> cached_property[Floats]:
+    """A column of what joints have of that name, a number for each speed."""
+
+    def column(self: Columns) -> Floats:
+        return self._of_speeds([getattr(joint, name) for joint in self._joints])
+
+    return cached_property(column)
+
+
 class Columns:
     """The bodies `first` to `first + n - 1` of a system, one row for each; SI units, quaternions w x y z.
 
@@ -196,47 +205,19 @@ class Columns:
     def rest(self) -> Floats:
         return _joined([joint.rest for joint in self._joints])[numbers_of(offsets(self._nq), self._rows)[0]]
 
-    @cached_property
-    def u(self) -> Floats:
-        return self._of_speeds([joint.u for joint in self._joints])
-
-    @cached_property
-    def stiffness(self) -> Floats:
-        return self._of_speeds([joint.stiffness for joint in self._joints])
+    u, stiffness, damping, armature = map(_along_speeds, ("u", "stiffness", "damping", "armature"))
+    lower, upper = map(_along_speeds, ("lower", "upper"))
+    stop_stiffness, stop_damping = map(_along_speeds, ("stop_stiffness", "stop_damping"))
 
     @cached_property
     def cross_stiffness(self) -> Floats:
         given = [(joint.cross_stiffness + (0.0,) * joint.kind.nu)[: joint.kind.nu] for joint in self._joints]
         return self._of_speeds(given)
 
-    @cached_property
-    def damping(self) -> Floats:
-        return self._of_speeds([joint.damping for joint in self._joints])
-
-    @cached_property
-    def armature(self) -> Floats:
-        return self._of_speeds([joint.armature for joint in self._joints])
-
     @property
     def stopped(self) -> bool:
         """Whether any template has stops: without a look at all bodies."""
         return any(joint.stopped for joint in self._joints)
-
-    @cached_property
-    def lower(self) -> Floats:
-        return self._of_speeds([joint.lower for joint in self._joints])
-
-    @cached_property
-    def upper(self) -> Floats:
-        return self._of_speeds([joint.upper for joint in self._joints])
-
-    @cached_property
-    def stop_stiffness(self) -> Floats:
-        return self._of_speeds([joint.stop_stiffness for joint in self._joints])
-
-    @cached_property
-    def stop_damping(self) -> Floats:
-        return self._of_speeds([joint.stop_damping for joint in self._joints])
 
     @cached_property
     def torque(self) -> Floats:

@@ -43,20 +43,22 @@ def kinematics(system: System | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | N
     speeds = np.zeros((*states.shape[:-1], part.nu)) if u is None else array_of(u)
     bodies = np.arange(part.n_bodies)
     if states.ndim < 2:
-        return BodyMotion(bodies, *_moving(part, states, speeds))
+        return BodyMotion(bodies, *moving(part, part.motions(*part.state(states, speeds))))
     if states.shape[:-1] != speeds.shape[:-1]:
         raise InputError(f"q has shape {states.shape}, u {speeds.shape}; give as many states of both")
     n = part.n_bodies
     found = [np.empty((len(states), n, *shape)) for shape in ((3, 3), (3,), (3,), (3,))]
     for k, state in enumerate(zip(states, speeds, strict=True)):
-        for values, of_state in zip(found, _moving(part, *state), strict=True):
+        for values, of_state in zip(found, moving(part, part.motions(*part.state(*state))), strict=True):
             values[k] = of_state
     return BodyMotion(bodies, *found)
 
 
-def _moving(part: Subchain, q: Floats, u: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def moving(part: Subchain, steps: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Give rotations, positions, angular velocities and velocities of bodies, as `kinematics`, from the motions of
+    their steps, as `Subchain.motions` gives them."""
     made = part.made
-    rows = part.motions(*part.state(q, u)).reshape(-1, BOUNDARY)[made.body_step]
+    rows = steps.reshape(-1, BOUNDARY)[made.body_step]
     to_world = np.swapaxes(rows[:, :9].reshape(-1, 3, 3), 1, 2)
     omega, velocity = (np.einsum("nij,nj->ni", to_world, rows[:, k : k + 3]) for k in (PLACE, PLACE + 3))
     return to_world @ np.swapaxes(made.body_frame, 1, 2), rows[:, 9:PLACE], omega, velocity

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import largest, load, store, width
@@ -83,6 +84,10 @@ class Stops(NamedTuple):
         found: Floats = np.maximum(here - self.upper, 0.0) + np.minimum(here - self.lower, 0.0)
         return found
 
+    def pressed(self, q: Floats) -> npt.NDArray[np.bool_]:
+        """Which of the coordinates are beyond them [m]."""
+        return self.beyond(q) != 0.0 if len(self.speeds) else _NONE
+
     def forces(self, q: Floats, u: Floats) -> Floats:
         """Generalized forces of the stops [m] (N m, N)."""
         x = self.beyond(q)
@@ -91,6 +96,7 @@ class Stops(NamedTuple):
         return found
 
 
+_NONE = np.zeros(0, bool)
 NO_STOPS = Stops(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(4)))
 
 

@@ -314,7 +314,7 @@ class LoadSweeps:
             np.add(self.rotors, armature, out=self.armature)
         self.take(armature is not None)
 
-    def take(self, heavier: bool) -> None:
+    def take(self, heavier: bool = True) -> None:
         """Factor in the state `q`, with `armature` if `heavier`."""
         self._tiles.heavier = heavier
         self._run(self._plan)
@@ -383,11 +383,10 @@ class HeavierJoints:
             self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
             springs.torque[:] = 0.0
 
-    def take(self, heavier: bool = True) -> None:
-        """Be of the state `q`, with `armature` if `heavier`, else as before."""
+    def take(self) -> None:
+        """Have the sweeps see `armature`; of the state, which may change, nothing is kept."""
         for seen, free, speeds in self._seen:
-            if heavier:
-                seen[free] = self.armature[speeds]
+            seen[free] = self.armature[speeds]
 
     def solve(self, f: Floats, out: Floats) -> Floats:
         """Write the accelerations [nu] by generalized forces, of this rank's arrays, which are read by address."""

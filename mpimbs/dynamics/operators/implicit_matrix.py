@@ -219,8 +219,9 @@ class ImplicitMatrix:
             ranks or on none.
         """
         self._q[:] = q
-        pressed = self._stops.beyond(self._q) != 0.0
-        if step != self._step or (pressed != self._pressed).any():
+        pressed = self._stops.pressed(self._q)
+        changed = step != self._step or (pressed != self._pressed).any()
+        if changed:
             self._step, self._pressed = step, pressed
             np.multiply(-step, self._stiffness, out=self._by_place)
             at, dragged = self._stops.speeds[pressed], self._damping
@@ -239,7 +240,8 @@ class ImplicitMatrix:
                 self._drags.take(self._q, damping, step)
             for bodies in self._bodies:
                 bodies.take(self._own, pulls, step**2, drags, step)
-        self._heavier.take(heavier=True)
+        if changed or self.resting is None:  # load sweeps factor in every state
+            self._heavier.take()
 
     def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.

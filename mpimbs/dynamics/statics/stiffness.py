@@ -40,7 +40,7 @@ from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.stops import Stops
-from mpimbs.sweep.structure import BOUNDARY, PLACE
+from mpimbs.sweep.structure import PLACE
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -89,7 +89,6 @@ class Stiffness:
         self._system, self._q, self._size = system, q, size
         self._part = part = Subchain(system)
         bodies = body_motions(part, q, np.zeros(system.nu))
-        self._steps = part.motions(*part.state(q, np.zeros(system.nu))).reshape(-1, BOUNDARY).copy()
         self._about = bodies.origin.mean(
             axis=0
         )  # the point of twists and moments: among the bodies, wherever these are
@@ -171,7 +170,7 @@ class Stiffness:
         """The motion subspace of each speed [nu, 6], world components; and which speeds of a joint come before others
         of it [nu, nu], those that act at once by half."""
         structure, nu = self._part.structure, self._system.nu
-        rows = self._steps[steps_of_speeds(structure)]
+        rows = self._bodies.steps[steps_of_speeds(structure)]
         w, v = axes_of_speeds(structure, rows)
         at = rows[:, 9:PLACE] - self._about
         twists = np.hstack((w, v + np.cross(at, w)))
@@ -214,7 +213,7 @@ class Stiffness:
         rows, columns_, values = [speed], [speed], [stiff[speed]]
         stops, still = Stops.of(columns), np.zeros(nu)
         forces[stops.speeds] += stops.forces(self._q, still)
-        pressed = np.where(stops.beyond(self._q) != 0.0, stops.stiffness, 0.0)
+        pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
         rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
         for body in np.flatnonzero(balls).tolist():  # what drives them is given along axes that turn with the body
             i, j = np.indices((3, 3)).reshape(2, -1) + offset[body]
@@ -337,7 +336,7 @@ class Stiffness:
         if not self._system.body_forces:
             return
         steps = part.made.body_step
-        motion = self._steps
+        motion = self._bodies.steps
         place = motion[steps, 9:PLACE] - self._about
         for body_force in self._system.body_forces:
             acting = ActingBodyForce(body_force, part)

@@ -300,12 +300,13 @@ def read(
     InputError
         See `system_from` and `read_robot`; or what is for robots is given for another model.
     """
-    if not (free or keyframe or inertia or limits or actuators or controls):
+    given = (free, keyframe, inertia, limits, actuators, controls)
+    if not any(given):
         return system_from(model, parameters)
     if not is_robot(model):
         told = "`free`, `keyframe`, `inertia`, `limits`, `actuators`, `controls` are for robots' files"
         raise InputError(f"{told}, and {os.fspath(model)!r} is none: leave it out")
-    return read_robot(model, free, keyframe, inertia, limits, actuators, controls)
+    return read_robot(model, *given)
 
 
 def system_of(given: object) -> System:

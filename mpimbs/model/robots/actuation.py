@@ -65,7 +65,7 @@ def actuate(robot: Robot, controls: Mapping[str, Control] | None = None) -> None
     for actuator in robot.actuators:
         if robot.actuation == "off":
             robot.leave_out("actuator", actuator.name)
-        elif max(actuator.bias[1:]) > 0.0:
+        elif actuator.grows:
             robot.leave_out("actuator whose force grows with what it moves", actuator.name)
         else:
             actuator = actuator._replace(control=given.get(actuator.name, actuator.control))

@@ -191,14 +191,12 @@ class _Compiled:
         m = self._model
         group = int(m.actuator_group[k])
         off = self._disabled("ACTUATION") or (0 <= group < 31 and int(m.opt.disableactuator) >> group & 1)
-        joint = int(m.actuator_trnid[k, 0])
         controls = int(m.actuator_ctrlnum[k]) if hasattr(m, "actuator_ctrlnum") else 1
         found = {
             "that the file switches off": off,
-            "of no single hinge or slide": m.actuator_trntype[k] not in (0, 1)
-            or _KINDS[m.jnt_type[joint]] not in ("hinge", "slide"),
+            "of no single hinge or slide": not self._of_one_axis(k),
             "with a state of its own": m.actuator_dyntype[k] != 0 or m.actuator_plugin[k] >= 0,
-            "with a delay": getattr(m, "actuator_delay", np.zeros(m.nu + k + 1))[k] > 0.0,
+            "with a delay": hasattr(m, "actuator_delay") and m.actuator_delay[k] > 0.0,
             "whose gain or bias is not linear": m.actuator_gaintype[k] != 0 or m.actuator_biastype[k] not in (0, 1),
             "of several controls": controls != 1,
         }
@@ -207,11 +205,12 @@ class _Compiled:
     def _turning(self) -> list[int]:
         """The actuators of single joints: hinges or slides."""
         m = self._model
-        return [
-            k
-            for k in range(self._actuators if hasattr(m, "actuator_armature") else 0)
-            if m.actuator_trntype[k] in (0, 1) and _KINDS[m.jnt_type[m.actuator_trnid[k, 0]]] in ("hinge", "slide")
-        ]
+        return [k for k in range(self._actuators if hasattr(m, "actuator_armature") else 0) if self._of_one_axis(k)]
+
+    def _of_one_axis(self, k: int) -> bool:
+        """Whether an actuator is of a single joint, a hinge or slide."""
+        m = self._model
+        return m.actuator_trntype[k] in (0, 1) and _KINDS[m.jnt_type[m.actuator_trnid[k, 0]]] in ("hinge", "slide")
 
     @property
     def _actuators(self) -> int:

@@ -187,6 +187,11 @@ class RobotActuator(NamedTuple):
     control: Control = 0.0
     range: tuple[float, float] = (-np.inf, np.inf)
 
+    @property
+    def grows(self) -> bool:
+        """Whether its force grows with what it moves, as that of no spring and damper does."""
+        return max(self.bias[1:]) > 0.0
+
 
 @dataclass
 class Robot:
@@ -232,28 +237,30 @@ class Robot:
         Of a joint it is that of all that hangs on it at the reference position, along its axis, and its rotor's: its
         entry of the diagonal of M.
         """
+        limited = [
+            (k, joint, joint.limits) for k, link in enumerate(self.links) for joint in link.joints if joint.limits
+        ]
         if self.limits == "off":
-            for joint in (joint for link in self.links for joint in link.joints if joint.limits is not None):
+            for _, joint, _ in limited:
                 self.leave_out("limit of joint", joint.name)
             return
         poses: list[Pose] = []
         for link in self.links:
             poses.append((poses[link.parent] if link.parent >= 0 else HERE) @ link.pose)
         hung = [_about_origin(link, pose) for link, pose in zip(self.links, poses, strict=True)]
-        for joint in (joint for link in self.links for joint in link.joints if joint.limits is not None):
-            here, (least, most) = joint.q[0] if joint.q else 0.0, joint.limits or (0.0, 0.0)
-            if beyond := max(here - most, least - here, 0.0):
-                self.take("begins beyond its limits, to which stops push it back", f"{joint.name} by {beyond:.3g}")
         for number in range(len(self.links) - 1, -1, -1):
-            link, pose = self.links[number], poses[number]
-            for joint in (joint for joint in link.joints if joint.limits is not None):
-                axis = pose.rotation @ joint.axis
-                turns = joint.kind == "hinge"
-                anchor = pose.rotation @ joint.anchor + pose.position
-                twist = np.concatenate([axis, np.cross(anchor, axis)] if turns else [np.zeros(3), axis])
-                joint.felt = float(twist @ hung[number] @ twist) + joint.armature[0]
+            link = self.links[number]
             if link.parent >= 0:
                 hung[link.parent] += hung[number]
+        for number, joint, (least, most) in limited:
+            rotation, position = poses[number]
+            axis, anchor = rotation @ joint.axis, rotation @ joint.anchor + position
+            turning, sliding = (axis, np.cross(anchor, axis)) if joint.kind == "hinge" else (np.zeros(3), axis)
+            twist = np.concatenate([turning, sliding])
+            joint.felt = float(twist @ hung[number] @ twist) + joint.armature[0]
+            here = joint.q[0] if joint.q else 0.0
+            if beyond := max(here - most, least - here, 0.0):
+                self.take("begins beyond its limits, to which stops push it back", f"{joint.name} by {beyond:.3g}")
 
     def leave_out(self, kind: str, name: str) -> None:
         """Note what can't be taken over."""

@@ -106,7 +106,7 @@ class Chain:
             step = str(subject.t_end / SAMPLES)
             self._settings += ("--dt", step, "--every", step)
         if index % 5 == 2 and adaptive and subject.pcg:
-            self._settings += ("--coupling", "pcg", "--cuts", "3")
+            self._settings += ("--coupling", "pcg,cuts=3")
         name = f"{subject.name} {fault.name} {index} {attempt}"
         self._chance = random.Random(f"{options.seed} {name}")
         self._place = options.folder.resolve() / re.sub(r"\W+", "_", name)

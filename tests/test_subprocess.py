@@ -33,7 +33,7 @@ joint = { type = "prismatic", stiffness = 1e10, q = 0.01 }
 JOBS = {  # ranks, command, exit code, what it says once
     "run": (2, "run chain:6 --t-end 0.1 -o {out}", 0, "wrote "),
     "acceleration": (1, "acceleration chain:6 -o {out}", 0, "wrote "),
-    "idle ranks": (3, "run chain:6 --t-end 0.1 --coupling pcg --cuts 1 -o {out}", 0, "1 of 3 ranks had nothing to do"),
+    "idle ranks": (3, "run chain:6 --t-end 0.1 --coupling pcg,cuts=1 -o {out}", 0, "1 of 3 ranks had nothing to do"),
     "check": (1, "check chain:6", 0, "chain of 6 bodies, 6 degrees of freedom"),
     "help": (2, "--help", 0, "Usage: mpimbs"),
     "nothing": (1, "", 0, "Usage: mpimbs"),

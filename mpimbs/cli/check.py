@@ -72,7 +72,7 @@ def check(
         for line in (*_description(system, comm.size, here), *_joints_read(system), *(owned or ())):
             click.echo(line)
         for row in measured or ():
-            better = "--coupling dcae" if row.coupling != "dcae" else "--lanes 1, which is the serial sweep"
+            better = "--coupling dcae" if row.coupling != "dcae" else "--coupling lanes=1, which is the serial sweep"
             verdict = "" if row.fit else f"  UNFIT: choose {better}"
             click.echo(f"{row.coupling:13s} {row.shape:9s} differs from the serial sweep by {row.error:.1e}{verdict}")
         for name in () if measured is None else COUPLINGS:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import math
-import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import click
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import replacing
 from mpimbs.base.settings import Field, Settings, single
-from mpimbs.cli.words import said_on_root, said_together
+from mpimbs.cli.words import HOW_COUPLED, KEYS, default_of, said_on_root, said_together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 
@@ -32,7 +32,7 @@ CHOICES = (*COUPLINGS, "auto")
 
 
 def setting_options(
-    kind: type[Settings], *, leave: Collection[str] = (), must: Collection[str] = (), **more: str
+    kind: type[Settings], *, leave: Collection[str] = (), must: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for each setting of a class, and of those in it: its name, type, default and words are as declared.
 
@@ -43,26 +43,24 @@ def setting_options(
         Names of settings that get none.
     must : collection of str
         Names of settings that have to be given, whatever their default.
-    **more : str
-        What the command line adds to the words of a setting.
     """
     fields = list(single([field for field in kind.fields() if field.name not in leave]))
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         for field in reversed(fields):
-            command = _option(field, more.get(field.name, ""), field.name in must)(command)
+            command = _option(field, field.name in must)(command)
         return command
 
     return decorated
 
 
-def _option(field: Field, more: str, must: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _option(field: Field, must: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the option of a setting. None stands for what isn't given: the setting has its default then."""
     setting, name = field.setting, f"--{field.option.replace('_', '-')}"
-    text = f"{setting.text}{more}{f', {setting.unit}' if setting.unit else ''}."
+    text = f"{setting.text}{f', {setting.unit}' if setting.unit else ''}."
     if field.kind is bool:
         return click.option(name, is_flag=True, help=text)
-    default = re.sub("`([^`.]*)`", lambda found: f"--{found[1].replace('_', '-')}", field.default_words)
+    default = default_of(field)
     return click.option(
         name,
         type=field.kind,
@@ -81,21 +79,65 @@ def given_settings(kind: type[Settings], options: dict[str, Any], leave: Collect
             inner = given_settings(field.kind, options)
             value = field.kind(**inner) if inner else None
         else:
-            value = options.pop(field.option)
+            value = options.pop(field.option, None)
         if value is not None and value is not False:
             given[field.name] = value
     return given
 
 
+FORMER = {  # keys of --coupling that were options of other names
+    "rtol": "load-rtol",
+    "most": "load-most",
+    **{name: f"augmented-{name}" for name in ("iterations", "tolerance", "accepted")},
+}
+
+
+def coupling_of(text: str) -> dict[str, Any]:
+    """Read how subchains are joined, NAME,KEY=VALUE,...: the settings given, by name. The name may be left out.
+
+    Raises
+    ------
+    InputError
+        There is no such key, or its value is of another kind.
+    """
+    found: dict[str, Any] = {}
+    for k, item in enumerate(text.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        field = KEYS.get(key.replace("-", "_"))
+        if not equals and (field is None or field.kind is not bool):
+            if k > 0:
+                raise InputError(f"--coupling {text}: '{item}' is no KEY=VALUE; give the name of a coupling first")
+            if not key:
+                raise InputError(f"--coupling {text}: the name of a coupling is missing; give one, or leave it out")
+            found["coupling"] = key
+        elif field is None:
+            meant = difflib.get_close_matches(key, KEYS, 1)
+            remedy = f"is {meant[0]} meant?" if meant else f"choose among {', '.join(KEYS)}"
+            raise InputError(f"--coupling {text}: there is no key '{key}'; {remedy}")
+        elif field.name in found:
+            raise InputError(f"--coupling {text}: {key} is given twice; leave one of them out")
+        elif field.kind is bool:
+            if equals:
+                raise InputError(f"--coupling {text}: {key} takes no value; give its name alone, or leave it out")
+            found[field.name] = True
+        else:
+            try:
+                found[field.name] = field.kind(value)
+            except ValueError:
+                number = "a whole number" if field.kind is int else "a number"
+                raise InputError(f"--coupling {text}: {key} must be {number}, got '{value}'") from None
+    return given_settings(EvaluationSettings, found)
+
+
 def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `Dynamics`; what they leave without a subchain of its own waits meanwhile.
+    """Add the option of how `Dynamics` evaluates; what it leaves without a subchain of its own waits meanwhile.
 
     The command is given `settings`, those of `EvaluationSettings` that were given by name.
     """
 
     @functools.wraps(command)
-    def coupled(comm: MPI.Comm, **options: Any) -> None:
-        settings = given_settings(EvaluationSettings, options)
+    def coupled(comm: MPI.Comm, coupling: dict[str, Any], **options: Any) -> None:
+        settings = coupling
         count = settings["cuts"] + 1 if "cuts" in settings else comm.size
 
         def work(part: MPI.Comm) -> None:
@@ -109,7 +151,18 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
 
         on_first_ranks(comm, count, work)
 
-    return setting_options(EvaluationSettings, coupling=", or auto, the fastest of them")(coupled)
+    optioned: Callable[..., None] = coupled
+    for name, field in KEYS.items():
+        former, flag = FORMER.get(name, name.replace("_", "-")), field.kind is bool
+        instead = f"--coupling {name}{'' if flag else '=...'} does it, alone or behind the name of one"
+        optioned = gone(f"--{former}", instead, flag)(optioned)
+    return click.option(
+        "--coupling",
+        metavar=HOW_COUPLED,
+        callback=lambda context, parameter, text: {} if text is None else coupling_of(text),
+        help=f"{EvaluationSettings.fields()[0].setting.text}, or auto, the fastest of them; then how, by the keys "
+        f"below.  [default: {EvaluationSettings.coupling}]",
+    )(optioned)
 
 
 def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -130,7 +183,7 @@ def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None])
             work(part)
             if part.size < comm.size and part.rank == 0:
                 idle = f"{comm.size - part.size} of {comm.size} ranks had nothing to do"
-                click.echo(f"{part.size} subchains (--cuts {count - 1}): {idle}", err=True)
+                click.echo(f"{part.size} subchains (cuts={count - 1}): {idle}", err=True)
 
     said_together(comm, action)
 
@@ -221,7 +274,7 @@ def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: in
         else:
             width, why = (lanes if copies >= lanes * comm.size else 1), "a rank has fewer copies"
         if width < lanes:
-            click.echo(f"note: --lanes {lanes} has no effect: {why}", err=True)
+            click.echo(f"note: lanes={lanes} has no effect: {why}", err=True)
 
 
 def with_forces(system: System, forces: tuple[str, ...]) -> System:

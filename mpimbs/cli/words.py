@@ -1,7 +1,7 @@
 """Messages of the library in the words of the command line.
 
-They name settings as Python does, between backticks: `every`, `force=True`, `coupling='dcae'`; a command says --every,
---force, --coupling dcae instead. Names that it has no option for are left as they are.
+They name settings as Python does, between backticks: `every`, `force=True`, `coupling='dcae'`, `cuts=5`; a command says
+--every, --force, --coupling dcae, --coupling cuts=5 instead. Names that it has no option for are left as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from mpimbs.base.errors import InputError, SimulationError
-from mpimbs.base.settings import single
+from mpimbs.base.settings import Field, single
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
@@ -25,27 +25,34 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
+HOW_COUPLED = "NAME,KEY=VALUE,..."  # how help shows a value of --coupling
 PATIENCE = 2.0  # s, after which someone wonders
 
 # Python's names of settings, and those among the options.
 _OPTIONS = {field.path: field.option for kind in (SimulationSettings, Checkpoints) for field in single(kind.fields())}
 
-_SOLVING = frozenset(field.option for field in single(EvaluationSettings.fields()))
+# What stands behind the name in the value of --coupling, and the paths of these settings in Python.
+KEYS = {field.name: field for field in single(EvaluationSettings.fields()) if field.name != "coupling"}
+_PATHS = {field.path: name for name, field in KEYS.items()}
 
 
 class Command(click.Command):
-    """A command whose errors speak of its options, and whose help has those of the couplings apart."""
+    """A command whose errors speak of its options, and whose help has the keys of --coupling apart."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options; those of the couplings last."""
-        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "How it is solved": []}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
-                sections["How it is solved" if parameter.name in _SOLVING else "Options"].append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        """Write the options, then the keys of --coupling."""
+        super().format_options(ctx, formatter)
+        if any(parameter.metavar == HOW_COUPLED for parameter in self.params if isinstance(parameter, click.Option)):
+            with formatter.section("Keys of --coupling, such as --coupling pcg,cuts=15,preconditioner=jacobi"):
+                formatter.write_dl(
+                    [
+                        (
+                            name,
+                            f"{field.setting.text}.{f'  [default: {words}]' if (words := default_of(field)) else ''}",
+                        )
+                        for name, field in KEYS.items()
+                    ]
+                )
 
     def invoke(self, ctx: click.Context) -> object:
         """Run it on the ranks of its job, which starts only now: help needs no MPI. Word what goes wrong."""
@@ -55,6 +62,11 @@ class Command(click.Command):
             return super().invoke(ctx)
         except (InputError, SimulationError) as error:
             raise type(error)(worded(str(error), self)) from None
+
+
+def default_of(field: Field) -> str:
+    """Give the default of a setting in the words of the command line; empty where there is nothing to say."""
+    return re.sub("`([^`.]*)`", lambda found: f"--{found[1].replace('_', '-')}", field.default_words)
 
 
 def said_together(comm: MPI.Comm, action: Callable[[], T]) -> T:
@@ -98,6 +110,8 @@ def worded(message: str, command: click.Command) -> str:
 def _option(name: ast.expr, options: dict[str, str]) -> str:
     """`every`, `checkpoints.path`."""
     said = ast.unparse(name)
+    if said in _PATHS and "coupling" in options:
+        return f"--coupling {_PATHS[said]}"
     known = _OPTIONS.get(said, said)
     return options[known if known in options else f"{known}s"]  # of commands that take several
 
@@ -105,7 +119,7 @@ def _option(name: ast.expr, options: dict[str, str]) -> str:
 def _setting(said: ast.Assign, options: dict[str, str]) -> str:
     """`force=True`, `coupling='dcae'`."""
     option, value = _option(said.targets[0], options), ast.unparse(said.value)
-    return option if value == "True" else f"{option} {value.strip(chr(39))}"
+    return option if value == "True" else f"{option}{'=' if ' ' in option else ' '}{value.strip(chr(39))}"
 
 
 def _expression(said: ast.Expr, options: dict[str, str]) -> str:

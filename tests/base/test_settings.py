@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from mpi4py import MPI
 
 import mpimbs.cli
@@ -19,8 +21,11 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.settings import Field, Settings, single
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
+from mpimbs.cli.options import FORMER, coupling_of
 from mpimbs.cli.study import bench_command
+from mpimbs.cli.words import KEYS
 from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.augmented.lagrangian import Lagrangian
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import read_header
@@ -67,16 +72,19 @@ def test_every_setting_is_an_option_and_in_the_files(comm: MPI.Comm, tmp_path: P
     assert {field.path for field in Checkpoints.fields()} == set(KEPT)
     folder, given = comm.bcast(tmp_path), GIVEN | steps
     asked = given | KEPT | {"checkpoints.path": str(folder / "k.h5")}
-    words = ["run", "chain:8", "-o", str(folder / "out.h5")]
+    words, coupled = ["run", "chain:8", "-o", str(folder / "out.h5")], [str(asked["coupling"])]
     for field in (*ALL, *Checkpoints.fields()):
         if any(field.path in others for others in ELSEWHERE):
             continue
         value = asked.get(field.path, field.default)
         assert value != field.default or field.path in {"dt", "rtol", "atol"} - set(steps)
-        if field.path in asked:
+        if field in KEYS.values():
+            if field.path in asked:
+                coupled.append(field.name if value is True else f"{field.name}={value}")
+        elif field.path in asked and field.path != "coupling":
             words += [f"--{field.option.replace('_', '-')}", *([] if value is True else [str(value)])]
     with pytest.raises(SystemExit) as stop:
-        mpimbs.cli.main(words, comm)
+        mpimbs.cli.main([*words, "--coupling", ",".join(coupled)], comm)
     parallel_assert(stop.value.code == 0, f"code {stop.value.code}", comm)
     comm.Barrier()
     if comm.rank > 0:
@@ -100,8 +108,6 @@ def test_every_setting_is_an_option_and_in_the_files(comm: MPI.Comm, tmp_path: P
 OPTIONED: dict[str, tuple[click.Command, type[Settings]]] = {
     "run": (run, SimulationSettings),
     "checkpoints": (run, Checkpoints),
-    "acceleration": (acceleration, EvaluationSettings),
-    "bench": (bench_command, EvaluationSettings),
 }
 
 
@@ -110,6 +116,8 @@ def test_options_are_as_declared(case: str) -> None:
     command, kind = OPTIONED[case]
     options = {option.name: option for option in command.params if isinstance(option, click.Option)}
     for field in single(kind.fields()):
+        if field in KEYS.values() or field.path == "coupling":
+            continue
         option = options[field.option]
         assert (option.help or "").startswith(field.setting.text), field.path
         assert option.is_flag == (field.kind is bool), field.path
@@ -117,6 +125,59 @@ def test_options_are_as_declared(case: str) -> None:
         assert option.required == (field.default is dataclasses.MISSING or field.path == "t_end"), field.path
         if field.default not in (None, False, dataclasses.MISSING):
             assert f"[default: {field.default}]" in (option.help or ""), field.path
+
+
+@pytest.mark.parametrize("command", [run, acceleration, bench_command], ids=["run", "acceleration", "bench"])
+def test_keys_of_the_coupling_are_as_declared(command: click.Command) -> None:
+    """Help has each, its default with it; the options that they were say what does instead."""
+    shown = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    begin = shown.index("Keys of --coupling")
+    options = {word for option in command.params for word in option.opts}
+    for name, field in KEYS.items():
+        text = " ".join(field.setting.text.split())
+        assert f"{name} {text}." in shown[begin:].replace("- ", "-"), name
+        assert f"--{FORMER.get(name, name.replace('_', '-'))}" in options, name
+        if field.default not in (None, False):
+            assert f"{text}. [default: {field.default}]" in shown[begin:].replace("- ", "-"), name
+
+
+COUPLED: dict[str, dict[str, Any]] = {
+    "pcg": {"coupling": "pcg"},
+    "cuts=3": {"cuts": 3},
+    "overlap": {"overlap": True},
+    "auto,lanes=2, tip-ratio=1.5": {"coupling": "auto", "lanes": 2, "tip_ratio": 1.5},
+    "pcg,cuts=15,preconditioner=jacobi,rtol=1e-9,most=7": {
+        "coupling": "pcg", "cuts": 15, "solver": LoadSolver("jacobi", rtol=1e-9, most=7),
+    },
+    "augmented,penalty=1e7,accepted=1e-3": {
+        "coupling": "augmented", "lagrangian": Lagrangian(penalty=1e7, accepted=1e-3),
+    },
+    "assembly,schedule=a=b.toml": {"coupling": "assembly", "schedule": "a=b.toml"},
+}  # fmt: skip
+SENSELESS: dict[str, str] = {
+    "pcg,cust=3": "there is no key 'cust'; is cuts meant?",
+    "pcg,colour=red": "there is no key 'colour'; choose among lanes, tip_ratio, cuts",
+    "dcae,pcg": "'pcg' is no KEY=VALUE; give the name of a coupling first",
+    "cuts=3,pcg": "'pcg' is no KEY=VALUE",
+    "pcg,cuts=3,cuts=4": "cuts is given twice",
+    "cuts=3.5": "cuts must be a whole number, got '3.5'",
+    "pcg,rtol=small": "rtol must be a number, got 'small'",
+    "overlap=no": "overlap takes no value",
+    "pcg,": "'' is no KEY=VALUE",
+    "": "the name of a coupling is missing",
+}
+
+
+@pytest.mark.parametrize("text", COUPLED)
+def test_coupling_in_one_value(text: str) -> None:
+    assert coupling_of(text) == COUPLED[text]
+
+
+@pytest.mark.parametrize("text", SENSELESS)
+def test_coupling_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=f"^--coupling {re.escape(text)}: ") as caught:
+        coupling_of(text)
+    assert SENSELESS[text] in str(caught.value)
 
 
 def test_settings_as_a_whole_and_by_name(comm: MPI.Comm) -> None:

@@ -214,11 +214,11 @@ def test_an_unreadable_model(comm: MPI.Comm, call: Callable[[str], Call], folder
 
 RUN = "run @/model.toml -o @/out.h5 --t-end 1"
 BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
-    f"{RUN} --coupling pcg --cuts 4": ("4 cuts in a chain of 4 bodies: give --cuts from 0 to 3",),
-    f"{RUN} --cuts -1": ("-1 cuts", "give --cuts from 0 to 3"),
-    f"{RUN} --estimate zero": ("'dcae' has no solver to set", "choose --coupling pcg"),
-    f"{RUN} --coupling pcg --preconditioner ilu": ("unknown preconditioner 'ilu'; choose one of: jacobi",),
-    f"{RUN} --coupling pcg --load-rtol 2": ("the constraint loads must be between 0 and 1, got --load-rtol 2",),
+    f"{RUN} --coupling pcg,cuts=4": ("4 cuts in a chain of 4 bodies: give --coupling cuts from 0 to 3",),
+    f"{RUN} --coupling cuts=-1": ("-1 cuts", "give --coupling cuts from 0 to 3"),
+    f"{RUN} --coupling estimate=zero": ("'dcae' has no solver to set", "choose --coupling pcg"),
+    f"{RUN} --coupling pcg,preconditioner=ilu": ("unknown preconditioner 'ilu'; choose one of: jacobi",),
+    f"{RUN} --coupling pcg,rtol=2": ("the constraint loads must be between 0 and 1, got --coupling rtol=2",),
     "check @/modle.toml": ("@/modle.toml: there is no such file; did you mean 'model.toml'?",),
     "check chian:4": ("'chian:4'", "did you mean 'chain'",),
     f"check {'x' * 300}": ("is neither a file nor a generator",),
@@ -259,7 +259,7 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --rtol 1": ("relative tolerance must be between 0 and 1, got --rtol 1",),
     f"{RUN} --rtol nan": ("relative tolerance must be between 0 and 1, got --rtol nan",),
     f"{RUN} --atol -1e-8": ("absolute tolerance must be positive and finite, got --atol -1e-08",),
-    f"{RUN} --tip-ratio 0": ("tip ratio must be a positive number, got 0",),
+    f"{RUN} --coupling tip_ratio=0": ("tip ratio must be a positive number, got 0",),
     "run @/model.toml --t-end 1 -o @/none/out.h5": ("@/none/out.h5: there is no folder @/none; make it first",),
     "run @/model.toml --t-end 1 -o @/model.toml/out.h5": ("@/model.toml/out.h5: there is no folder @/model.toml",),
     "run @/model.toml --t-end 1 -o @": ("@: is a folder; give the name of a file with -o",),
@@ -289,15 +289,15 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     "acceleration @/model.toml -o @/out.npz --state @/none.npz": ("@/none.npz: there is no such file; give an .npz",),
     "acceleration @/model.toml -o @/out.npz --state @": ("@: is not a readable .npz file",),
     "acceleration @/model.toml -o @/out.npz --state @/model.toml": ("is not a readable .npz file", "numpy.savez"),
-    "acceleration @/model.toml -o @/out.npz --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
-    "run @/model.toml -o @/out.h5 --t-end 1 --lanes 0": ("0 lanes: give one of 1, 2, 4, 8",),
-    "bench @/model.toml --lanes -8": ("-8 lanes: give one of 1, 2, 4, 8",),
-    "bench @/model.toml --lanes many": ("'--lanes'", "'many'"),
+    "acceleration @/model.toml -o @/out.npz --coupling lanes=3": ("3 lanes: give one of 1, 2, 4, 8",),
+    "run @/model.toml -o @/out.h5 --t-end 1 --coupling lanes=0": ("0 lanes: give one of 1, 2, 4, 8",),
+    "bench @/model.toml --coupling lanes=-8": ("-8 lanes: give one of 1, 2, 4, 8",),
+    "bench @/model.toml --coupling lanes=many": ("lanes must be a whole number, got 'many'",),
     "bench @/model.toml --coupling none": ("unknown coupling 'none'",),
     "bench @/model.toml --seconds nan": ("seconds",),
     "bench chain:4 --batch 0": ("a batch of 0 copies", "every rank needs one at least"),
     "bench chain:4 --batch -2": ("a batch of -2 copies", "every rank needs one at least"),
-    "bench chain:4 --batch 4 --lanes 3": ("3 lanes: give one of 1, 2, 4, 8",),
+    "bench chain:4 --batch 4 --coupling lanes=3": ("3 lanes: give one of 1, 2, 4, 8",),
     "bench chain:4 --batch few": ("'--batch'", "'few'"),
     "run chain:1000000000000 --t-end 1 -o @/out.h5": ("its 1000000000000 bodies take about ", "left"),
     "acceleration rope:1000000000000 -o @/out.npz": ("its 1000000000000 bodies take about ",),
@@ -538,10 +538,10 @@ def test_modes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
 
 def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
     for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
-        found = call(f"{command} --lanes 8")
+        found = call(f"{command} --coupling lanes=8")
         assert found.code == 0
-        assert ("note: --lanes 8 has no effect: a rank" in found.err) == (comm.rank == 0)
-    assert call(f"bench chain:200 --lanes {native_width()} --seconds 0").err == ""
+        assert ("note: lanes=8 has no effect: a rank" in found.err) == (comm.rank == 0)
+    assert call(f"bench chain:200 --coupling lanes={native_width()} --seconds 0").err == ""
 
 
 def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -769,7 +769,7 @@ def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str]
             assert file["udot"].shape == (0,)
             assert_close("weights", file["loads"][:, 5], 9.81 * np.arange(8, 0, -1), "dense")
     put(comm, folder / "many.toml", STANDING.replace("revolute", "fixed").replace("count = 7", "count = 199"))
-    wide = f"bench @/many.toml --seconds 0.01 --lanes {native_width()}"
+    wide = f"bench @/many.toml --seconds 0.01 --coupling lanes={native_width()}"
     for command in ("check @/model.toml", "check @/model.toml --accuracy", wide,
                     "bench @/many.toml --seconds 0.01 --batch 8", "predict @/model.toml --ranks 1,2 --seconds 0.01",
                     "study @/model.toml --studies strong --couplings dcae --seconds 0.01 -o @/study"):  # fmt: skip
@@ -796,7 +796,7 @@ def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[st
 
 
 @pytest.mark.cases(4)
-@pytest.mark.parametrize("options", ["", "--tip-ratio 1", "--coupling dcae"])
+@pytest.mark.parametrize("options", ["", "--coupling tip_ratio=1", "--coupling dcae"])
 @pytest.mark.parametrize("given", ["nothing", "q and u", "tau too", "rounded quaternions"])
 def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, given: str, options: str) -> None:
     system = read_system(folder / "model.toml")

@@ -15,7 +15,7 @@ SAID: dict[str, tuple[click.Command, str, str]] = {
     "name": (run, "give a longer `every`", "give a longer --every"),
     "shortest": (run, "choose another name with `output`", "choose another name with -o"),
     "flag": (run, "replace it with `force=True`", "replace it with --force"),
-    "number": (run, "leave `cuts=5` out, or `dt=-0.001`", "leave --cuts 5 out, or --dt -0.001"),
+    "number": (run, "leave `cuts=5` out, or `dt=-0.001`", "leave --coupling cuts=5 out, or --dt -0.001"),
     "no number": (run, "got `dt=nan`", "got --dt nan"),
     "text": (run, "choose `coupling='dcae'`", "choose --coupling dcae"),
     "attribute": (run, "another place with `checkpoints.path`", "another place with --checkpoint"),

@@ -48,7 +48,7 @@ def test_the_command(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixtu
     if comm.rank == 0:
         assert f"on {comm.size} rank" in out and "critical path, " in out and "balanced" in out and "serial" in out
         assert image.imread(folder / "schedule.png")[..., :3].std() > 0.02, "the picture is blank"
-    words = f"bench figure34 --coupling assembly --schedule {folder / 'schedule.toml'} --seconds 0.01 --json"
+    words = f"bench figure34 --coupling assembly,schedule={folder / 'schedule.toml'} --seconds 0.01 --json"
     with pytest.raises(SystemExit) as ended:
         main(words.split(), comm)
     out, err = capsys.readouterr()

@@ -34,7 +34,6 @@ class Lagrangian(Settings):
             "augmented: iterations allowed",
             noun="the number of iterations allowed",
             must=COUNT,
-            option="augmented_iterations",
         ),
     ] = 50
     tolerance: Annotated[
@@ -45,7 +44,6 @@ class Lagrangian(Settings):
             must=FRACTION,
             more="Angular ones count times a mean radius of gyration. Where all are small beside a fall, of "
             "that. The last change is more than what is left.",
-            option="augmented_tolerance",
         ),
     ] = 1e-12
     accepted: Annotated[
@@ -57,7 +55,6 @@ class Lagrangian(Settings):
             must=FRACTION,
             more="Close to singular positions, where constraints hardly tell whether they depend on one another, "
             "iterations progress slowly. How many solutions ended so is counted.",
-            option="augmented_accepted",
         ),
     ] = None
 

@@ -50,12 +50,11 @@ class LoadSolver(Settings):
             noun="the tolerance of the constraint loads",
             must=FRACTION,
             more="To be reached by the residual over the right-hand side, both accelerations across separated joints.",
-            option="load_rtol",
         ),
     ] = None
     most: Annotated[
         int,
-        Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT, option="load_most"),
+        Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT),
     ] = 10_000
 
     def tied_to(self, rtol: float | None) -> LoadSolver:

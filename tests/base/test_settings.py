@@ -19,7 +19,7 @@ import mpimbs.cli
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.base.settings import Field, Settings, single
-from mpimbs.cli.commands import run
+from mpimbs.cli.commands import cli, run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.options import FORMER, coupling_of
 from mpimbs.cli.study import bench_command
@@ -130,7 +130,7 @@ def test_options_are_as_declared(case: str) -> None:
 @pytest.mark.parametrize("command", [run, acceleration, bench_command], ids=["run", "acceleration", "bench"])
 def test_keys_of_the_coupling_are_as_declared(command: click.Command) -> None:
     """Help has each, its default with it; the options that they were say what does instead."""
-    shown = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    shown = " ".join(CliRunner().invoke(cli, [command.name or "", "--help"]).output.split())
     begin = shown.index("Keys of --coupling")
     options = {word for option in command.params for word in option.opts}
     for name, field in KEYS.items():

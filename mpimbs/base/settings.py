@@ -11,7 +11,7 @@ import difflib
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -146,9 +146,7 @@ class Settings:
         known = {field.name: field for field in cls.fields()}
         for name in given:
             if name not in known:
-                meant = difflib.get_close_matches(name, known, 1)
-                remedy = f"is `{meant[0]}` meant?" if meant else f"choose among {', '.join(known)}"
-                raise InputError(f"there is no setting `{name}`; {remedy}")
+                raise InputError(f"there is no setting `{name}`; {remedy_for(name, known)}")
         return known
 
     def checked(self) -> Self:
@@ -211,6 +209,12 @@ def single(fields: Sequence[Field]) -> Iterator[Field]:
             yield from single(field.kind.fields())
         else:
             yield field
+
+
+def remedy_for(name: str, known: Collection[str]) -> str:
+    """Say what may be meant by the name of a setting that there is not."""
+    meant = difflib.get_close_matches(name, known, 1)
+    return f"is `{meant[0]}` meant?" if meant else f"choose among {', '.join(known)}"
 
 
 def described(kind: Made) -> Made:

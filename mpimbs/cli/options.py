@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import math
 from collections.abc import Callable, Collection
@@ -15,8 +14,8 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import replacing
-from mpimbs.base.settings import Field, Settings, single
-from mpimbs.cli.words import HOW_COUPLED, KEYS, default_of, said_on_root, said_together
+from mpimbs.base.settings import Field, Settings, remedy_for
+from mpimbs.cli.words import KEYS, help_of, said_on_root, said_together
 from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 
@@ -34,7 +33,7 @@ CHOICES = (*COUPLINGS, "auto")
 def setting_options(
     kind: type[Settings], *, leave: Collection[str] = (), must: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each setting of a class, and of those in it: its name, type, default and words are as declared.
+    """Add an option for each setting of a class: its name, type, default and words are as declared.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def setting_options(
     must : collection of str
         Names of settings that have to be given, whatever their default.
     """
-    fields = list(single([field for field in kind.fields() if field.name not in leave]))
+    fields = [field for field in kind.fields() if field.name not in leave]
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         for field in reversed(fields):
@@ -56,17 +55,11 @@ def setting_options(
 
 def _option(field: Field, must: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the option of a setting. None stands for what isn't given: the setting has its default then."""
-    setting, name = field.setting, f"--{field.option.replace('_', '-')}"
-    text = f"{setting.text}{f', {setting.unit}' if setting.unit else ''}."
+    name = f"--{field.option.replace('_', '-')}"
     if field.kind is bool:
-        return click.option(name, is_flag=True, help=text)
-    default = default_of(field)
-    return click.option(
-        name,
-        type=field.kind,
-        required=must or field.default is dataclasses.MISSING,
-        help=f"{text}  [default: {default}]" if default else text,
-    )
+        return click.option(name, is_flag=True, help=help_of(field))
+    required = must or field.default is dataclasses.MISSING
+    return click.option(name, type=field.kind, required=required, help=help_of(field))
 
 
 def given_settings(kind: type[Settings], options: dict[str, Any], leave: Collection[str] = ()) -> dict[str, Any]:
@@ -79,7 +72,7 @@ def given_settings(kind: type[Settings], options: dict[str, Any], leave: Collect
             inner = given_settings(field.kind, options)
             value = field.kind(**inner) if inner else None
         else:
-            value = options.pop(field.option, None)
+            value = options.pop(field.option)
         if value is not None and value is not False:
             given[field.name] = value
     return given
@@ -111,9 +104,7 @@ def coupling_of(text: str) -> dict[str, Any]:
                 raise InputError(f"--coupling {text}: the name of a coupling is missing; give one, or leave it out")
             found["coupling"] = key
         elif field is None:
-            meant = difflib.get_close_matches(key, KEYS, 1)
-            remedy = f"is {meant[0]} meant?" if meant else f"choose among {', '.join(KEYS)}"
-            raise InputError(f"--coupling {text}: there is no key '{key}'; {remedy}")
+            raise InputError(f"--coupling {text}: there is no key '{key}'; {remedy_for(key, KEYS).replace('`', '')}")
         elif field.name in found:
             raise InputError(f"--coupling {text}: {key} is given twice; leave one of them out")
         elif field.kind is bool:
@@ -126,7 +117,7 @@ def coupling_of(text: str) -> dict[str, Any]:
             except ValueError:
                 number = "a whole number" if field.kind is int else "a number"
                 raise InputError(f"--coupling {text}: {key} must be {number}, got '{value}'") from None
-    return given_settings(EvaluationSettings, found)
+    return given_settings(EvaluationSettings, dict.fromkeys(("coupling", *KEYS)) | found)
 
 
 def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -158,7 +149,7 @@ def coupling_options(command: Callable[..., None]) -> Callable[..., None]:
         optioned = gone(f"--{former}", instead, flag)(optioned)
     return click.option(
         "--coupling",
-        metavar=HOW_COUPLED,
+        metavar="NAME,KEY=VALUE,...",
         callback=lambda context, parameter, text: {} if text is None else coupling_of(text),
         help=f"{EvaluationSettings.fields()[0].setting.text}, or auto, the fastest of them; then how, by the keys "
         f"below.  [default: {EvaluationSettings.coupling}]",

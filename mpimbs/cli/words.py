@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
-HOW_COUPLED = "NAME,KEY=VALUE,..."  # how help shows a value of --coupling
 PATIENCE = 2.0  # s, after which someone wonders
 
 # Python's names of settings, and those among the options.
@@ -42,17 +41,9 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the keys of --coupling."""
         super().format_options(ctx, formatter)
-        if any(parameter.metavar == HOW_COUPLED for parameter in self.params if isinstance(parameter, click.Option)):
+        if any(parameter.name == "coupling" for parameter in self.params):
             with formatter.section("Keys of --coupling, such as --coupling pcg,cuts=15,preconditioner=jacobi"):
-                formatter.write_dl(
-                    [
-                        (
-                            name,
-                            f"{field.setting.text}.{f'  [default: {words}]' if (words := default_of(field)) else ''}",
-                        )
-                        for name, field in KEYS.items()
-                    ]
-                )
+                formatter.write_dl([(name, help_of(field)) for name, field in KEYS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run it on the ranks of its job, which starts only now: help needs no MPI. Word what goes wrong."""
@@ -64,9 +55,12 @@ class Command(click.Command):
             raise type(error)(worded(str(error), self)) from None
 
 
-def default_of(field: Field) -> str:
-    """Give the default of a setting in the words of the command line; empty where there is nothing to say."""
-    return re.sub("`([^`.]*)`", lambda found: f"--{found[1].replace('_', '-')}", field.default_words)
+def help_of(field: Field) -> str:
+    """Say what a setting is, with its unit and default, in the words of the command line."""
+    setting = field.setting
+    default = re.sub("`([^`.]*)`", lambda found: f"--{found[1].replace('_', '-')}", field.default_words)
+    text = f"{setting.text}{f', {setting.unit}' if setting.unit else ''}."
+    return f"{text}  [default: {default}]" if default and field.kind is not bool else text
 
 
 def said_together(comm: MPI.Comm, action: Callable[[], T]) -> T:

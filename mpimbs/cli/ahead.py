@@ -1,60 +1,52 @@
-"""The command that compiles before anyone waits for it: `mpimbs compile`, for containers and modules of a cluster."""
+"""What compiles before anyone waits for it, for containers and clusters: `mpimbs --compile`, `run --compile`.
+
+Code goes to MPIMBS_CACHE_DIR, or to the user's cache. Where that can only be read later, it is read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-
-from mpimbs.base.errors import InputError
-from mpimbs.cli.options import coupling_options, forces_option, read_model
-from mpimbs.cli.words import Command, said_together
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-
-@click.command("compile", cls=Command)
-@click.argument("models", nargs=-1)
-@click.option("--integrator", help="That the runs will take.  [default: as of run]")
-@forces_option
-@click.pass_obj
-@coupling_options
-def compile_command(
-    comm: MPI.Comm,
-    models: tuple[str, ...],
-    integrator: str | None,
-    forces: tuple[str, ...],
-    settings: dict[str, Any],
-) -> None:
-    """Compile what runs of MODELS with these options call, on as many ranks; without any what most systems need.
-
-    The code goes to MPIMBS_CACHE_DIR, or to the user's cache. Where that can only be read later, it is read.
-    """
-    from mpimbs.coupling import solver_for
-    from mpimbs.kernels.kernel_cache import cache_folder
-    from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.run.run_segment import RunSegment
+    from mpimbs.model import System
     from mpimbs.stepping.settings import SimulationSettings
 
-    given = settings | {"t_end": 1.0} | ({} if integrator is None else {"integrator": integrator})
-    if not models:
-        if settings or forces or integrator is not None:
-            raise InputError("options are those of runs of MODELS: name models, or leave them out")
-        for name, action in usual():
-            if comm.rank == 0:
-                click.echo(f"{name} ...")
-            first_on_node(comm, action)
-    for model in models:
+
+def compile_run(comm: MPI.Comm, system: System, settings: SimulationSettings) -> None:
+    """Compile what a run calls, or load it; all ranks call."""
+    from mpimbs.coupling import solver_for
+    from mpimbs.run.run_segment import RunSegment
+
+    segment = RunSegment(system, comm, settings, solver_for(settings.coupling, settings.solver, settings.rtol))
+    segment.compile()
+    segment.dynamics.close()
+    _tell(comm)
+
+
+def compile_usual(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    """Compile what most systems need, and end: a flag of the program."""
+    if not asked or context.resilient_parsing:
+        return
+    from mpimbs.parallel.agreement import first_on_node
+
+    comm = context.obj()
+    for name, action in usual():
         if comm.rank == 0:
-            click.echo(f"{model} ...")
-        asked = said_together(comm, partial(SimulationSettings.asked, given))
-        system = read_model(comm, model, forces)
-        segment = RunSegment(system, comm, asked, solver_for(asked.coupling, asked.solver, asked.rtol))
-        segment.compile()
-        segment.dynamics.close()
+            click.echo(f"{name} ...")
+        first_on_node(comm, action)
+    _tell(comm)
+    context.exit()
+
+
+def _tell(comm: MPI.Comm) -> None:
+    from mpimbs.kernels.kernel_cache import cache_folder
+
     if comm.rank == 0:
         click.echo(f"compiled, or loaded: {cache_folder()}")
 

@@ -24,6 +24,7 @@ import click
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError, by_all_ranks
 from mpimbs.base.places import check_new, check_place, current_folder
 from mpimbs.base.sizes import VARIABLE
+from mpimbs.cli.ahead import compile_run, compile_usual
 from mpimbs.cli.ensemble import simulate_table
 from mpimbs.cli.options import (
     SAMPLES,
@@ -68,10 +69,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "modes": "evaluation",
     },
     "Models": {"check": "check", "convert": "models", "new": "models"},
-    "Speed": {"compile": "ahead", "bench": "study", "study": "study", "predict": "study"},
+    "Speed": {"bench": "study", "study": "study", "predict": "study"},
 }
 GONE = {
     "ensemble": "`mpimbs run MODEL --parameters TABLE` does it, with the same options",
+    "compile": "`mpimbs --compile` does it for what most systems need, `mpimbs run MODEL ... --compile` for a run",
     "tune": f"sizes stand in the environment, {VARIABLE}=most_lane=64,pivot_bytes=8388608; compare by `mpimbs bench`",
     "schedule": "`mpimbs predict MODEL --ranks P --find-schedule -o FOLDER` looks for one",
     "schema": "`mpimbs new --schema -o FILE.json` writes it",
@@ -119,6 +121,14 @@ class _Group(click.Group):
     epilog=f"MODEL is a TOML, URDF or MJCF file, or one of: {GENERATED}.",
 )
 @click.version_option(package_name="mpimbs")
+@click.option(
+    "--compile",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=compile_usual,
+    help="Compile what most systems need, into MPIMBS_CACHE_DIR or the user's cache, and exit.",
+)
 def cli() -> None:
     """Dynamics of articulated rigid-body systems on distributed memory."""
 
@@ -135,6 +145,7 @@ def cli() -> None:
 )
 @setting_options(SimulationSettings, leave=COUPLED, must=("t_end",))
 @click.option("--pictures", is_flag=True, help="Draw PNG pictures beside the output file.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile what this run calls, and end: nothing is simulated.")
 @setting_options(Checkpoints)
 @forces_option
 @click.pass_obj
@@ -146,6 +157,7 @@ def run(
     parameters: Path | None,
     output: Path,
     pictures: bool,
+    compiled: bool,
     forces: tuple[str, ...],
     settings: dict[str, Any],
     **options: Any,
@@ -160,7 +172,9 @@ def run(
     checkpoints = Checkpoints(**given_settings(Checkpoints, options))
     given = settings | given_settings(SimulationSettings, options, COUPLED)
     if parameters is not None:
-        asked_too = {"state": state, "pictures": pictures} | {n: v for n, v in given.items() if n not in OF_ENSEMBLES}
+        asked_too = {"state": state, "pictures": pictures, "compiled": compiled} | {
+            n: v for n, v in given.items() if n not in OF_ENSEMBLES
+        }
         if other := next((name for name, value in asked_too.items() if value), None):
             raise InputError(f"`{other}` is for a run of one system: leave it out, or `parameters`")
         simulate_table(comm, model, parameters, output, forces, checkpoints, given)
@@ -171,6 +185,9 @@ def run(
     asked = said_together(comm, lambda: SimulationSettings.asked(given))
     system = read_model(comm, model, forces)
     note_lanes(comm, system, settings)
+    if compiled:
+        compile_run(comm, system, asked)
+        return
     if pictures := pictures and _check_pictures(comm, output, asked.force):
         asked = replace(asked, poses=True)
     begin = said_together(comm, lambda: read_state(state, system, MOVING) if state else None)

@@ -1031,12 +1031,12 @@ def test_ranks_of_different_commands(comm: MPI.Comm, call: Callable[[str], Call]
     assert found.code == 2 and (comm.rank or found.err.startswith(told))
 
 
-def test_compile(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
-    found = call("compile chain:8 @/model.toml --integrator rosenbrock")
-    assert found.code == 0 and (comm.rank or found.out.splitlines()[-1].startswith("compiled, or loaded: ")), found
-    for command, words in (
-        ("compile --coupling pcg", "options are those of runs of MODELS"),
-        ("compile chain:8 --coupling auto", "--coupling auto: chooses for a run"),
-    ):
-        found = call(command)
-        assert found.code == 2 and (comm.rank or words in found.err)
+def test_compile(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+    for words in ("run chain:8", "run @/model.toml --integrator rosenbrock"):
+        found = call(f"{words} --t-end 1 -o @/none.h5 --compile")
+        assert found.code == 0 and (comm.rank or found.out.startswith("compiled, or loaded: ")), found
+        assert not (folder / "none.h5").exists()
+    refuses(
+        comm, call, folder, "run chain:8 --parameters t.csv --t-end 1 -o x.h5 --compile", "--compile is for a run of"
+    )
+    refuses(comm, call, folder, "compile chain:8", "compile is no more: `mpimbs --compile` does it for what most")

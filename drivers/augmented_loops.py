@@ -171,8 +171,10 @@ def _convergence(case: str, system: System) -> list[Row]:
         with closing(Dynamics(system, coupling="augmented", lagrangian=asked)) as dynamics:
             with suppress(SimulationError):  # all iterations were made
                 dynamics.accelerations(q, u)
-            assert isinstance(dynamics.coupling, AugmentedLagrangian)
-            rows.append({"case": case, "penalty": penalty, "changes": dynamics.coupling.changes, "error": error})
+            assert isinstance(dynamics.divided.coupling, AugmentedLagrangian)
+            rows.append(
+                {"case": case, "penalty": penalty, "changes": dynamics.divided.coupling.changes, "error": error}
+            )
     return rows
 
 

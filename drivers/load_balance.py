@@ -158,7 +158,7 @@ def measure_balance(
         ratio = None if share is None else ratio_of(share, comm.size)
         figures = bench(chain, comm, algorithm.coupling, seconds, tip_ratio=ratio, lanes=algorithm.lanes)
         with closing(Dynamics(chain, comm, algorithm.coupling, tip_ratio=ratio, lanes=algorithm.lanes)) as dynamics:
-            got = float(dynamics.cuts[-1] - dynamics.cuts[-2]) / chain.n_bodies
+            got = float(dynamics.divided.cuts[-1] - dynamics.divided.cuts[-2]) / chain.n_bodies
         rows.append({"algorithm": algorithm.name, "ranks": comm.size, "share": got, "us_min": figures["us_min"]})
     return _with_best(rows)
 
@@ -195,7 +195,7 @@ def time_solves(chain: System, algorithm: Algorithm, comm: MPI.Comm, runs: int =
     """Seconds of `SOLVES` consecutive evaluations, the least of some runs, of the slowest rank."""
     with closing(Dynamics(chain, comm, algorithm.coupling, lanes=algorithm.lanes)) as dynamics:
         compile_evaluations(dynamics)
-        dynamics.timed = False
+        dynamics.derivative.timed = False
         q = dynamics.subchain.q
         u = 0.1 * np.sin(np.arange(chain.nu))[dynamics.gather_u.part]
         udot, rates = np.empty(len(u)), np.empty(len(q))

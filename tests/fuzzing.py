@@ -188,7 +188,7 @@ def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
     v = direction(case)[dynamics.gather_u.part]
     if source.chance(0.5):  # what another state leaves behind must not be seen
         dynamics.accelerations(q, v, None, TIME)
-    whole, bodies = dynamics.gather_u, dynamics.gather_bodies(6)
+    whole, bodies = dynamics.gather_u, dynamics.divided.gather_bodies(6)
     rates = np.empty(len(q))
     udot = np.empty(len(u))
     dynamics.derivative(TIME, q, u, udot, rates, tau)
@@ -208,9 +208,9 @@ def observed(case: Case, dynamics: Dynamics) -> dict[str, Array | None]:
         found["violations"] = dynamics.loops.violations(q, u)
     else:
         found["forces"] = kept(whole(dynamics.inverse_dynamics(q, u, v, TIME)))
-        found["M v"] = kept(whole(dynamics.multiply(q, v)))
+        found["M v"] = kept(whole(dynamics.inertia.multiply(q, v)))
     found["energy"] = dynamics.energy_and_momentum(q, u)
-    told = dynamics.residual(q, u, udot, tau, TIME)
+    told = dynamics.loads.residual(q, u, udot, tau, TIME)
     found["residual"] = np.array([told.motion, told.loops, told.load])
     return found
 

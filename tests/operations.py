@@ -81,10 +81,13 @@ def other_speeds(case: Case) -> Array:
 
 def ask_matrices(case: Case, dynamics: Dynamics) -> Found:
     q, _, v = mine(case, dynamics)
-    found = {"M": dynamics.gather_rows(dynamics.inertia_matrix(q)), "M v": dynamics.gather_u(dynamics.multiply(q, v))}
-    found["M^-1"] = dynamics.gather_rows(dynamics.inverse_inertia_matrix(q))
-    found["M^-1 v"] = dynamics.gather_u(dynamics.solve(q, v))
-    found["factored"] = dynamics.gather_u(dynamics.factor(q).solve(v))
+    found = {
+        "M": dynamics.inertia.gather_rows(dynamics.inertia_matrix(q)),
+        "M v": dynamics.gather_u(dynamics.inertia.multiply(q, v)),
+    }
+    found["M^-1"] = dynamics.inertia.gather_rows(dynamics.inertia.inverse_matrix(q))
+    found["M^-1 v"] = dynamics.gather_u(dynamics.inertia.solve(q, v))
+    found["factored"] = dynamics.gather_u(dynamics.inertia.factor(q).solve(v))
     return found
 
 
@@ -104,15 +107,15 @@ def ask_jacobians(case: Case, dynamics: Dynamics) -> Found:
     q, u, _ = mine(case, dynamics)
     name, local = drawn_point(case)
     wrench = np.arange(1.0, 7.0)
-    transposed = dynamics.gather_u(dynamics.jacobian_transpose(q, wrench, name, local))
-    center, lines = dynamics.center_of_mass(q)
+    transposed = dynamics.gather_u(dynamics.jacobians.transpose(q, wrench, name, local))
+    center, lines = dynamics.jacobians.center_of_mass(q)
     return {
-        "J u": dynamics.jacobian_product(q, u, name, local),
+        "J u": dynamics.jacobians.product(q, u, name, local),
         "J": dynamics.divided.comm.gather(dynamics.jacobian(q, name, local)),
         "order": dynamics.divided.comm.gather(dynamics.gather_u.part),
         "J^T w": transposed,
-        "dJ/dt u": dynamics.jacobian_bias(q, u, name, local),
-        "J M^-1 J^T": dynamics.operational_inertia(q, [(name, local)]),
+        "dJ/dt u": dynamics.jacobians.bias(q, u, name, local),
+        "J M^-1 J^T": dynamics.jacobians.operational_inertia(q, [(name, local)]),
         "centre": center,
         "its Jacobian": dynamics.divided.comm.gather(lines @ u),
     }

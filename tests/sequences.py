@@ -161,7 +161,7 @@ class Life:
             other.accelerations(own, v, None, simulation.time)
             other.energy_and_momentum(own, speeds)
             with contextlib.suppress(InputError):  # of what is for trees alone
-                other.multiply(own, v)
+                other.inertia.multiply(own, v)
 
     def _finish(self) -> None:
         if self._simulation is not None:

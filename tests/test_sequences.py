@@ -40,7 +40,7 @@ def test_motions_that_acted_outlive_a_refinement(comm: MPI.Comm) -> None:
         q, u = case.q[dynamics.gather_q.part].copy(), case.u[dynamics.gather_u.part].copy()
         udot, rates, found = np.empty(len(u)), np.empty(len(q)), []
         for _ in range(2):
-            acted = dynamics.evaluate(0.0, q, u, udot, rates, None)
+            acted = dynamics.derivative.evaluate(0.0, q, u, udot, rates, None)
             assert acted.motions is not None
             found.append(acted.motions.copy())
         parallel_assert(np.array_equal(*found), f"{found}", comm)

@@ -128,13 +128,13 @@ mpimbs.cli.main(["check", "chain:6"])
 """,
     "in an evaluation": """
 import mpimbs.cli
-from mpimbs.dynamics import Dynamics
-evaluate = Dynamics.evaluate
+from mpimbs.dynamics.state_derivative import StateDerivative
+evaluate = StateDerivative.evaluate
 def with_bug(self, *arguments):
-    if MPI.COMM_WORLD.rank == 1 and self.comm.size > 1:
+    if MPI.COMM_WORLD.rank == 1 and self._divided.comm.size > 1:
         raise KeyError("a bug")
     return evaluate(self, *arguments)
-Dynamics.evaluate = with_bug
+StateDerivative.evaluate = with_bug
 mpimbs.cli.main(["run", "chain:6", "--t-end", "0.1", "-o", sys.argv[1]])
 """,
 }

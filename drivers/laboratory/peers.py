@@ -135,7 +135,7 @@ def compare(
         if name not in PEERS:
             raise InputError(f"unknown peer {name!r}{suggest(name, PEERS)}")
     dynamics = Dynamics(system, MPI.COMM_SELF)
-    dynamics.timed = False
+    dynamics.derivative.timed = False
     order_q, order_u = dynamics.gather_q.part, dynamics.gather_u.part
     ours = _state(dynamics, 0.1 * np.sin(np.arange(system.nu))[order_u])
     q, u, udot = np.empty(system.nq), np.empty(system.nu), np.empty(system.nu)

@@ -1,4 +1,4 @@
-"""Modules that had another name: imported by it, they answer for one version, and say what they are called now."""
+"""What had another name: it answers to that for one version, and says what it is called now."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+
+def warn_of_former(name: str, now: str) -> None:
+    """Say what something of a former name is called now, where the name stands."""
+    warnings.warn(f"{name} is {now} now; the old name answers for one version", FutureWarning, stacklevel=3)
 
 
 class FormerNames(MetaPathFinder, Loader):
@@ -33,7 +38,7 @@ class FormerNames(MetaPathFinder, Loader):
         """Put the module of today in the place."""
         name = module.__name__
         now = self._now(name)
-        warnings.warn(f"{name} is {now} now; the old name answers for one version", FutureWarning, stacklevel=2)
+        warn_of_former(name, now)
         sys.modules[name] = import_module(now)
 
 

@@ -60,29 +60,29 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     check_seconds(seconds)
     dynamics = Dynamics(system, comm, **settings)
     compile_evaluations(dynamics)
-    first_on_node(comm, functools.partial(compile_joint_space, dynamics.lanes))
+    first_on_node(comm, functools.partial(compile_joint_space, dynamics.divided.lanes))
     q, nu = dynamics.subchain.q, dynamics.subchain.nu
     u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
     out, like = dynamics.inertia_matrix(q), np.empty((nu, system.nu))
-    composites, factor = dynamics.inertia.composites, dynamics.factor(q)
+    composites, factor = dynamics.inertia.composites, dynamics.inertia.factor(q)
     calls: dict[str, Callable[[], object]] = {
         "matrix": lambda: dynamics.inertia_matrix(q, out=out),
         "lines": lambda: composites.at(q),
         "rows": lambda: composites.rows(out),
         "writing": lambda: like.fill(1.0),
-        "multiply": lambda: dynamics.multiply(q, u),
-        "solve": lambda: dynamics.solve(q, u),
+        "multiply": lambda: dynamics.inertia.multiply(q, u),
+        "solve": lambda: dynamics.inertia.solve(q, u),
         "factor": lambda: factor.at(q),
         "load sweep": lambda: factor.solve(u, udot),
-        "evaluation": lambda: dynamics.evaluate(0.0, q, u, udot, rates),
+        "evaluation": lambda: dynamics.derivative.evaluate(0.0, q, u, udot, rates),
     }
     if not system.loops:
         calls["inverse dynamics"] = lambda: dynamics.inverse_dynamics(q, u, u)
     if comm.size > 1:
         calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=RECURSIVE, out=out)
     elif nu <= MOST_INVERTED:
-        calls["inverse"] = lambda: dynamics.inverse_inertia_matrix(q)
+        calls["inverse"] = lambda: dynamics.inertia.inverse_matrix(q)
     first = {name: float(timed_calls(dynamics.comm, call, 2).min()) for name, call in calls.items()}
     share = seconds / _ROUNDS / len(calls)
     laps: dict[str, list[np.ndarray]] = {name: [] for name in calls}
@@ -169,7 +169,7 @@ def bench(
 
         rows = {"used": of(**settings)}
         used = rows["used"].dynamics
-        width = used.comm.allreduce(used.lanes, MPI.MAX)
+        width = used.comm.allreduce(used.divided.lanes, MPI.MAX)
         if width > 1:
             rows["scalar"] = of(**settings | {"lanes": 1, "overlap": False})
         return _figures(rows, comm, coupling, seconds, settings)
@@ -180,8 +180,8 @@ def _figures(
 ) -> dict[str, Any]:
     """Time what was made, and tell of it; see `bench`."""
     used = rows["used"].dynamics
-    system, solver, width = used.system, settings["solver"], used.comm.allreduce(used.lanes, MPI.MAX)
-    solved = used.coupling.statistics()
+    system, solver, width = used.system, settings["solver"], used.comm.allreduce(used.divided.lanes, MPI.MAX)
+    solved = used.divided.coupling.statistics()
     phases = PhaseLaps(used, rows["used"].call)
     calls = {name: row.call for name, row in rows.items()}
     laps, switches = take_turns(used.comm, calls, seconds, lambda count: phases.add(max(1, round(_BY_PHASE * count))))
@@ -190,7 +190,7 @@ def _figures(
         "coupling": coupling,
         "ranks": comm.size,
         "overlap": settings.get("overlap", EvaluationSettings.overlap),
-        "cuts": len(used.division.bounds) - 2,
+        "cuts": len(used.divided.division.bounds) - 2,
         "lanes": width,
         "swept": _swept(used),
         "n": system.n_bodies,
@@ -204,7 +204,7 @@ def _figures(
     }
     if solved:
         figures["solver"] = solver.data() if solver else None
-        figures["solutions"] = _per_solution(solved, used.coupling.statistics())
+        figures["solutions"] = _per_solution(solved, used.divided.coupling.statistics())
     if "scalar" in rows:
         scalar = summary(laps["scalar"])
         ratio, difference = scalar["us_min"] / figures["us_min"], _difference(*rows.values())
@@ -214,7 +214,7 @@ def _figures(
 
 def _swept(dynamics: Dynamics) -> dict[str, int] | None:
     """How many bodies of a tree are swept in which way, on all ranks together; None for a chain."""
-    part = dynamics.subchains
+    part = dynamics.divided.subchains
     if not isinstance(part, Intervals):
         return None
     return dict(zip(Swept._fields, dynamics.comm.allreduce(np.array(part.swept)).tolist(), strict=True))
@@ -236,12 +236,12 @@ def _evaluation(dynamics: Dynamics) -> _Timed:
     if dynamics.loops is not None:
         u = dynamics.loops.close_speeds(q, u)
     udot, rates = np.empty(len(u)), np.empty(len(q))
-    dynamics.timed = False
+    dynamics.derivative.timed = False
     if system.has_loads_of_time():
         dynamics.accelerations(q, u, warn=False)  # a function that fails does so on all ranks here
-    if dynamics.coupling.statistics():  # what a solution takes depends on those before
+    if dynamics.divided.coupling.statistics():  # what a solution takes depends on those before
         return _Timed(dynamics, *player(dynamics, q, u, udot), udot)
-    return _Timed(dynamics, lambda: dynamics.evaluate(0.0, q, u, udot, rates), lambda: None, udot)
+    return _Timed(dynamics, lambda: dynamics.derivative.evaluate(0.0, q, u, udot, rates), lambda: None, udot)
 
 
 def _difference(one: _Timed, other: _Timed) -> float:

@@ -118,8 +118,8 @@ class PhaseLaps:
     def add(self, count: int) -> None:
         """Time so many evaluations."""
         dynamics, clock = self._dynamics, time.perf_counter
-        whole, laps = np.empty(count), np.empty((count, len(dynamics.seconds())))
-        dynamics.timed = True
+        whole, laps = np.empty(count), np.empty((count, len(dynamics.derivative.seconds())))
+        dynamics.derivative.timed = True
         for k in range(count):
             before = _now(dynamics)
             dynamics.comm.Barrier()
@@ -127,7 +127,7 @@ class PhaseLaps:
             self._call()
             whole[k] = clock() - began
             laps[k] = _now(dynamics) - before
-        dynamics.timed = False
+        dynamics.derivative.timed = False
         slowest = np.empty(count)
         dynamics.comm.Allreduce(whole, slowest, MPI.MAX)
         mine = (whole == slowest)[:, None]
@@ -137,12 +137,12 @@ class PhaseLaps:
     def medians(self) -> dict[str, float]:
         """Median time of each phase (us)."""
         us = 1e6 * np.median(np.concatenate(self._found), axis=0)
-        return dict(zip(self._dynamics.seconds(), us.tolist(), strict=True))
+        return dict(zip(self._dynamics.derivative.seconds(), us.tolist(), strict=True))
 
 
 def _now(dynamics: Dynamics) -> Floats:
     """Seconds that this rank has spent in each phase so far."""
-    return np.array(list(dynamics.seconds().values()))
+    return np.array(list(dynamics.derivative.seconds().values()))
 
 
 def summary(laps: Floats) -> dict[str, float]:

@@ -91,7 +91,7 @@ def measure_assembly_costs(link: Link) -> AssemblyCosts:
         compile_evaluations(dynamics)
         q, u = dynamics.subchain.q, dynamics.subchain.u
         udot, rates = np.empty(len(u)), np.empty(len(q))
-        body = least(lambda: dynamics.evaluate(0.0, q, u, udot, rates), 0.0, _CALLS) / _BODIES
+        body = least(lambda: dynamics.derivative.evaluate(0.0, q, u, udot, rates), 0.0, _CALLS) / _BODIES
     join, hang, product, solution = fit(rows, times).tolist()
     return AssemblyCosts(
         body=body,

@@ -101,12 +101,12 @@ class Share(Dynamics):
         udot, rates = np.empty(len(u)), np.empty(len(q))
 
         def call() -> None:
-            self.evaluate(0.0, q, u, udot, rates)
+            self.derivative.evaluate(0.0, q, u, udot, rates)
 
         def lap() -> Floats:
-            before = self.laps.copy()
+            before = self.derivative.laps.copy()
             call()
-            return self.laps - before
+            return self.derivative.laps - before
 
         call()
         shortest, spent, rounds, count = np.inf, 0.0, 0, _FEWEST
@@ -114,10 +114,10 @@ class Share(Dynamics):
         # The first times may be far too long where other work has the core: how many calls make a round is seen anew in
         # each, and rounds go on until those without phases have had their half of the time.
         while rounds < _ROUNDS or (spent < 0.5 * seconds and rounds < _MOST_ROUNDS):
-            self.timed = False
+            self.derivative.timed = False
             laps = timed_calls(self.comm, call, count)
             shortest, spent, rounds = min(shortest, float(laps.min())), spent + float(laps.sum()), rounds + 1
-            self.timed = True
+            self.derivative.timed = True
             phases += [lap() for _ in range(min(count, 500))]
             count = int(np.clip(0.5 * seconds / _ROUNDS / max(shortest, 1e-7), 1, 10_000))
         least = min(phases, key=lambda laps: float(laps.sum()))
@@ -132,7 +132,7 @@ class Share(Dynamics):
 
         After an evaluation each time, which leaves the caches as they are found in the next one.
         """
-        evaluation, part, clock = self._evaluation, self.subchains, time.perf_counter
+        evaluation, part, clock = self.divided.evaluation, self.divided.subchains, time.perf_counter
         if not evaluation.placed:
             return 0.0, 0.0
         hangs = isinstance(part, Intervals) and part.hangs

@@ -92,9 +92,9 @@ def _residual(system: System, comm: MPI.Comm) -> str:
 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         compile_evaluations(dynamics, checked=True)
-        q, u = dynamics.followed(0.0, dynamics.subchain.q, dynamics.subchain.u)
-        found = dynamics.residual(*(closed(dynamics, q, u) if dynamics.loops is not None else (q, u)))
-        wrong = found.judged(dynamics.coupling)
+        q, u = dynamics.divided.followed(0.0, dynamics.subchain.q, dynamics.subchain.u)
+        found = dynamics.loads.residual(*(closed(dynamics, q, u) if dynamics.loops is not None else (q, u)))
+        wrong = found.judged(dynamics.divided.coupling)
         return f"note: {wrong}" if wrong else found.told()
 
 

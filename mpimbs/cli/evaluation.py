@@ -76,15 +76,15 @@ def acceleration(
     own = own_part(dynamics, whole)
     mine: tuple[Any, ...] = own.q, own.u, own.tau, time
     if dynamics.loops is not None:
-        mine = (*_fitting(dynamics, *dynamics.followed(time, *mine[:2]), close), *mine[2:])
+        mine = (*_fitting(dynamics, *dynamics.divided.followed(time, *mine[:2]), close), *mine[2:])
     parts, gathers = {"udot": dynamics.accelerations(*mine)}, {"udot": dynamics.gather_u}
     carried = dynamics.loads.joints_and_loops(*mine) if loads else None
     if carried is not None:
-        parts["loads"], gathers["loads"] = carried.joints, dynamics.gather_bodies(6)
+        parts["loads"], gathers["loads"] = carried.joints, dynamics.divided.gather_bodies(6)
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
-    residual = dynamics.residual(mine[0], mine[1], parts["udot"], *mine[2:])
-    if wrong := residual.judged(dynamics.coupling):
+    residual = dynamics.loads.residual(mine[0], mine[1], parts["udot"], *mine[2:])
+    if wrong := residual.judged(dynamics.divided.coupling):
         raise SimulationError(wrong)
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
     if carried is not None and carried.loops is not None:
@@ -143,7 +143,7 @@ def inverse(
     whole = said_together(comm, lambda: read_state(state, system, PRESCRIBED))
     dynamics = Dynamics(system, comm)
     said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
-    first_on_node(comm, functools.partial(compile_inverse, dynamics.lanes))
+    first_on_node(comm, functools.partial(compile_inverse, dynamics.divided.lanes))
     if system.loops:
         compile_evaluations(dynamics, loads=True, checked=True)
     q, u, _, udot = own_part(dynamics, whole)
@@ -196,10 +196,10 @@ def inertia(
     q = own_part(dynamics, whole).q
     parts = {"M": dynamics.inertia_matrix(q, form)}
     if inverted:
-        parts["M_inverse"] = dynamics.inverse_inertia_matrix(q)
+        parts["M_inverse"] = dynamics.inertia.inverse_matrix(q)
     if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
         raise SimulationError("the matrix is not finite: the state is beyond the range of numbers")
-    results = {name: dynamics.gather_rows(part) for name, part in parts.items()}
+    results = {name: dynamics.inertia.gather_rows(part) for name, part in parts.items()}
     write_arrays(comm, output, results, dict.fromkeys(parts, (system.nu,)))
     dynamics.close()
 
@@ -235,7 +235,7 @@ def assemble_command(
     said_together(comm, lambda: check_speeds(dynamics.subchain))
     said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
     compile_evaluations(dynamics)
-    mine = dynamics.followed(0.0, *own_part(dynamics, whole)[:2])
+    mine = dynamics.divided.followed(0.0, *own_part(dynamics, whole)[:2])
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
     write_state(dynamics, output, *found)
@@ -344,7 +344,7 @@ def modes_command(
     first_on_node(comm, compile_joint_space)
     q = own_part(dynamics, whole).q
     found = modes(dynamics, q, count)
-    gathered = dynamics.gather_q(dynamics.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
+    gathered = dynamics.gather_q(dynamics.divided.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
     if comm.rank == 0:
         numbers = zip(found.frequencies, found.squares, found.residuals, strict=True)
         for number, (frequency, square, residual) in enumerate(numbers, 1):

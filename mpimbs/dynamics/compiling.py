@@ -67,9 +67,9 @@ def compile_kernels(
     Parameters
     ----------
     kernels : str
-        As `Dynamics.kernels` says.
+        As `DividedSystem.kernels` says.
     lanes : int
-        As `Dynamics.lanes` says.
+        As `DividedSystem.lanes` says.
     staged : bool
         Phase by phase, as for forces given as functions.
     loads, sampled : bool
@@ -101,7 +101,7 @@ def compile_kernels(
         if loads:
             alone.joint_loads(q, u)
         if checked:
-            alone.residual(q, u)
+            alone.loads.residual(q, u)
         if sampled:
             alone.energy_and_momentum(q, u)
             make_quaternions_unit(0.0, alone.subchain.structure, q)
@@ -113,7 +113,7 @@ def compile_implicit(dynamics: Dynamics) -> None:
     """Compile, or load from the cache, what implicit steps take; all ranks call."""
     if (resting := dynamics.inertia.implicit_matrix.resting) is not None:
         _compile(resting)
-    first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.lanes))
+    first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.divided.lanes))
 
 
 @functools.cache
@@ -147,14 +147,14 @@ def compile_joint_space(lanes: int = 1) -> None:
         q, u = alone.subchain.q, alone.subchain.u
         for layout in ("rows", "csr"):
             alone.inertia_matrix(q, layout=layout)
-        alone.inverse_inertia_matrix(q)
-        alone.solve(q, alone.multiply(q, u))
+        alone.inertia.inverse_matrix(q)
+        alone.inertia.solve(q, alone.inertia.multiply(q, u))
         alone.poses(q, u)
         alone.inertia.composites.compile()
     rope = system_from(f"rope:{2 * tuned().least_lane * lanes}")
     with closing(Dynamics(rope, MPI.COMM_SELF, lanes=lanes)) as alone:
-        alone.inverse_inertia_matrix(alone.subchain.q)
-        alone.solve(alone.subchain.q, alone.subchain.u)
+        alone.inertia.inverse_matrix(alone.subchain.q)
+        alone.inertia.solve(alone.subchain.q, alone.subchain.u)
 
 
 def _made(kernels: str, system: System, lanes: int) -> Dynamics:

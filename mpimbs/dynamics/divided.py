@@ -49,16 +49,32 @@ class DividedSystem:
 
     Attributes
     ----------
-    comm, system, division, cuts, subchain, subchains, coupling, kernels, external, follows, root, model_order
+    comm, system, subchain, gather_q, gather_u
         See `Dynamics`.
+    subchains : Part
+        All that this rank owns, as it is swept.
+    cuts : array [P + 1]
+        Rank r owns the bodies at the places cuts[r] to cuts[r + 1] - 1 of the order of `Dynamics`.
+    division : Division
+        Which subchains there are, and who owns them.
+    coupling : Coupling
+        What joins the subchains.
+    kernels : str
+        Those that evaluate (`pipeline.EVALUATE`).
+    external : ExternalLoads
+        What acts on this rank's bodies from outside.
+    follows : bool
+        Whether any joints of the system follow given motions.
+    root : array [6]
+        Acceleration of the root: -g (m/s^2).
+    model_order : dict of str to Reorder
+        Brings parts into the model's order, for files: of vectors like "q" and "u", and of rows for each "body".
     evaluation : Evaluation
         What evaluates this rank's part.
     changes : int
         `System.changes` when it was divided.
     may_fail : bool
         Whether evaluations call what may fail: functions of the user's; the same on all ranks.
-    gather_q, gather_u : Gather
-        Bring parts into the model's order, on rank 0.
 
     Raises
     ------
@@ -123,6 +139,11 @@ class DividedSystem:
     def largest_speed(self, u: Floats) -> float:
         """Give the largest of all speeds (rad/s), slides in lengths of the system; the same on all ranks."""
         return float(greatest(self.comm, np.array([np.abs(u / self.units[1]).max(initial=0.0)]))[0])
+
+    @property
+    def lanes(self) -> int:
+        """Number of pieces that this rank sweeps side by side at the most."""
+        return self.subchains.width
 
     @property
     def bodies(self) -> Integers:
@@ -195,7 +216,7 @@ class DividedSystem:
     # --- sweeps, of arrays that were checked: they are read by address
 
     def evaluate_unforced(self, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
-        """Evaluate as `Dynamics.evaluate` does, without functions, or wrenches and springs on bodies.
+        """Evaluate as `StateDerivative.evaluate` does, without functions, or wrenches and springs on bodies.
 
         For what is linear in `tau`, or what loops ask for. At no time: nothing is taken from evaluations before, nor
         left to others.

@@ -200,7 +200,7 @@ class Evaluation:
     def in_turn(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None, unforced: bool = False
     ) -> Acted:
-        """Evaluate phase by phase, as `Dynamics.evaluate`: of arrays that were checked, which are read by address.
+        """Evaluate phase by phase, as `StateDerivative.evaluate`: of arrays that were checked, read by address.
 
         `unforced`: no function is called, and joints that follow a given motion don't move; see `without_forces`.
 

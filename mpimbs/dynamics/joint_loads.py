@@ -53,7 +53,7 @@ class JointLoads:
         Of the same system.
     inverse : InverseDynamics
     accelerate : callable
-        Gives the accelerations of q, u, tau, t, and what acted (`Dynamics.accelerations`).
+        Gives the accelerations of q, u, tau, t, and what acted (`StateDerivative.accelerations`).
     """
 
     def __init__(

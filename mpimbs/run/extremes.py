@@ -74,7 +74,7 @@ class Extremes:
 
     def own(self) -> dict[str, Floats]:
         """Give what was found, each number on one rank only: blocks of the model's order; all ranks call."""
-        order, first = self._dynamics.model_order, self._dynamics.comm.rank == 0
+        order, first = self._dynamics.divided.model_order, self._dynamics.comm.rank == 0
         kinds = {"q": "q", "u": "u"} | dict.fromkeys(MAGNITUDES, "body")
         return {
             name: order[kinds[name]](rows.T).T if name in kinds else rows[:, : int(first)]

@@ -130,7 +130,7 @@ def inverse_dynamics(
     """
     given = {"q": q, "u": u, "udot": udot}
     with _asked(model, comm, t, given) as (dynamics, state):
-        first_on_node(dynamics.comm, lambda: compile_inverse(dynamics.lanes))
+        first_on_node(dynamics.comm, lambda: compile_inverse(dynamics.divided.lanes))
         wanted = np.zeros(dynamics.subchain.nu) if state.udot is None else state.udot
         return dynamics.gather_u.everywhere(dynamics.inverse_dynamics(state.q, state.u, wanted, t, actuated))
 
@@ -150,7 +150,7 @@ def inertia_matrix(model: Model, q: npt.ArrayLike | None = None, *, comm: MPI.Co
     """
     with _asked(model, comm, 0.0, {"q": q}) as (dynamics, state):
         first_on_node(dynamics.comm, compile_joint_space)
-        whole, n = dynamics.gather_rows(dynamics.inertia_matrix(state.q)), dynamics.system.nu
+        whole, n = dynamics.inertia.gather_rows(dynamics.inertia_matrix(state.q)), dynamics.system.nu
         found = np.empty((n, n)) if whole is None else np.ascontiguousarray(whole).reshape(n, n)
         dynamics.comm.Bcast(found)
         return found
@@ -185,7 +185,7 @@ def assemble(
         if dynamics.loops is None:
             raise InputError(f"'{dynamics.system.name}' has no loops: there is nothing to close")
         compile_evaluations(dynamics)
-        found = closed(dynamics, *dynamics.followed(0.0, state.q, state.u))
+        found = closed(dynamics, *dynamics.divided.followed(0.0, state.q, state.u))
         return State(dynamics.gather_q.everywhere(found[0]), dynamics.gather_u.everywhere(found[1]))
 
 

@@ -171,7 +171,7 @@ class Recorder:
         """Which rows of this rank's block are kept, of those of the whole."""
         if rows is None:
             return None
-        comm, order = self.dynamics.comm, self.dynamics.model_order[_LIKE[quantity.of]]
+        comm, order = self.dynamics.comm, self.dynamics.divided.model_order[_LIKE[quantity.of]]
         begin = sum(order.counts[: comm.rank])
         return rows[(begin <= rows) & (rows < begin + order.count)] - begin
 
@@ -179,7 +179,9 @@ class Recorder:
         """How many numbers of a quantity this rank has."""
         chosen, each = self._chosen[quantity.name], math.prod(quantity.row)
         if quantity.of in _LIKE:
-            return each * (self.dynamics.model_order[_LIKE[quantity.of]].count if chosen is None else len(chosen))
+            return each * (
+                self.dynamics.divided.model_order[_LIKE[quantity.of]].count if chosen is None else len(chosen)
+            )
         if quantity.of == PER_LOOP:  # of loops rank 0 has all
             return each * len(self.dynamics.system.loops) if self.dynamics.comm.rank == 0 else 0
         return 0 if self.constraints is None else self.constraints.unknowns
@@ -190,7 +192,7 @@ class Recorder:
             return found if self.dynamics.comm.rank == 0 else found[:0]
         if quantity.of not in _LIKE:
             return found
-        chosen, block = self._chosen[quantity.name], self.dynamics.model_order[_LIKE[quantity.of]](found)
+        chosen, block = self._chosen[quantity.name], self.dynamics.divided.model_order[_LIKE[quantity.of]](found)
         return block if chosen is None else block[chosen]
 
     def now(self, quantity: Quantity, stepper: Integrator) -> Floats:
@@ -211,7 +213,7 @@ class Recorder:
         assert base.take is not None  # what follows from others has none
         found = np.asarray(base.take(at), float)
         if base.of in _LIKE:
-            order = dynamics.model_order[_LIKE[base.of]]
+            order = dynamics.divided.model_order[_LIKE[base.of]]
             found = Gather(dynamics.comm, order, math.prod(base.row)).everywhere(found).reshape(-1, *base.row)
         if quantity.derived is None:
             return found
@@ -223,8 +225,8 @@ class Recorder:
         if self.witness is not None and before.witness is not None:
             self.witness.follow(before.witness)
         for name, known in before.integrals.state.items():  # which other ranks may have now
-            whole = before.dynamics.gather_bodies(1).everywhere(known.value)
-            part = self.dynamics.gather_bodies(1).part
+            whole = before.dynamics.divided.gather_bodies(1).everywhere(known.value)
+            part = self.dynamics.divided.gather_bodies(1).part
             self.integrals.state[name] = IntegralState(whole[part].copy(), np.zeros(0))
 
     @property
@@ -293,9 +295,9 @@ class Recorder:
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Count the wall time spent, but for that of evaluations, whose phases have their own."""
-        began, evaluating = time.perf_counter(), sum(self.dynamics.seconds().values())
+        began, evaluating = time.perf_counter(), sum(self.dynamics.derivative.seconds().values())
         yield
-        self.seconds += time.perf_counter() - began + evaluating - sum(self.dynamics.seconds().values())
+        self.seconds += time.perf_counter() - began + evaluating - sum(self.dynamics.derivative.seconds().values())
 
     def record(self, t: float, moment: Moment, last: bool) -> None:
         """Take the sample of time `t` (s), whose state is given, perhaps the last; all ranks call.

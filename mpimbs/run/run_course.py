@@ -217,7 +217,7 @@ class Run(Trajectory):
     def result(self, status: str) -> Result:
         """Give what is known of the run so far; all ranks call."""
         result, segment, stepper = Result(status=status), self._segment, self._stepper
-        result.evaluations = segment.dynamics.evaluations
+        result.evaluations = segment.dynamics.derivative.evaluations
         balance = self._recorder.balance
         result.energy_error, result.energy_change = balance.change, balance.relative
         if (witness := self._recorder.witness) is not None:

@@ -147,7 +147,7 @@ class RunMemory:
         """Write a checkpoint of a state, beside what its coupling leaves; gives the reason why not. All ranks call."""
         files, dynamics = self._files, self._dynamics
         assert files.place is not None
-        if (iterative := dynamics.coupling.iterative) is not None:
+        if (iterative := dynamics.divided.coupling.iterative) is not None:
             state.coupling = iterative.state()
         plain, arrays = taken_apart(state)
         vectors = {
@@ -173,7 +173,7 @@ class RunMemory:
             for path, part in read_vectors(kept.file, counts, dynamics.comm).items()
         }
         state = made_again(RunState, plain, arrays)
-        if (iterative := dynamics.coupling.iterative) is not None and state.coupling is not None:
+        if (iterative := dynamics.divided.coupling.iterative) is not None and state.coupling is not None:
             iterative.go_on(state.coupling)
         return state
 
@@ -181,7 +181,7 @@ class RunMemory:
         """How a vector of a checkpoint comes into the model's order: its path tells what it is like."""
         name = path.removeprefix(_EXTREMES).partition("/")[0] if path.startswith(_EXTREMES) else path.rpartition("/")[2]
         like = name.partition("_")[0]
-        return self._dynamics.model_order[like if like in OF_JOINTS else "body"]
+        return self._dynamics.divided.model_order[like if like in OF_JOINTS else "body"]
 
     def going_on(self) -> str:
         """How the run is continued, for a message."""
@@ -196,4 +196,4 @@ class RunMemory:
 
     def _partition(self) -> list[list[int]]:
         """Which bodies every rank has, and in which subchains: with the same, all of a checkpoint can be used."""
-        return [self._dynamics.division.bounds.tolist(), self._dynamics.division.owners.tolist()]
+        return [self._dynamics.divided.division.bounds.tolist(), self._dynamics.divided.division.owners.tolist()]

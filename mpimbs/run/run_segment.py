@@ -54,12 +54,12 @@ class RunSegment:
         if settings.coupling == "augmented":
             chosen["lagrangian"] = (settings.lagrangian or Lagrangian()).in_a_simulation()
         self.dynamics = dynamics = Dynamics(system, comm, **chosen)
-        iterative = dynamics.coupling.iterative
+        iterative = dynamics.divided.coupling.iterative
         numbered = dynamics.subchain.system
         self.constraints = None if iterative is None else ConstraintRecord(dynamics.comm, iterative, numbered)
         if self.constraints is not None:  # their number is that of the output's columns: the same after a restart
-            cuts, ratio = len(dynamics.division.bounds) - 2, dynamics.division.tip_ratio
-            settings = dataclasses.replace(settings, cuts=cuts, lanes=dynamics.lanes, tip_ratio=ratio)
+            cuts, ratio = len(dynamics.divided.division.bounds) - 2, dynamics.divided.division.tip_ratio
+            settings = dataclasses.replace(settings, cuts=cuts, lanes=dynamics.divided.lanes, tip_ratio=ratio)
         self.settings = settings
         self.compiling = 0.0
         self.projection: Projection | None = None
@@ -80,9 +80,9 @@ class RunSegment:
 
     def told(self) -> dict[str, object]:
         """Give the division of the system, as the output tells it."""
-        division = self.dynamics.division
+        division = self.dynamics.divided.division
         return {
-            "lanes": self.dynamics.lanes, "tip_ratio": division.tip_ratio, "cuts": division.bounds.tolist(),
+            "lanes": self.dynamics.divided.lanes, "tip_ratio": division.tip_ratio, "cuts": division.bounds.tolist(),
             "owners": division.owners.tolist(),
         }  # fmt: skip
 
@@ -92,7 +92,7 @@ class RunSegment:
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far on evaluations by phase, and on closing loops (s)."""
-        phases = self.dynamics.seconds()
+        phases = self.dynamics.derivative.seconds()
         if self.projection is not None:
             phases = {name: value - self.projection.seconds.get(name, 0.0) for name, value in phases.items()}
             phases["projection"] = self.projection.seconds.get("projection", 0.0)
@@ -100,7 +100,7 @@ class RunSegment:
 
     def solutions(self) -> dict[str, float]:
         """Give the statistics of the solutions of constraint loads, where the coupling iterates to find them."""
-        found: dict[str, float] = {**self.dynamics.coupling.statistics()}
+        found: dict[str, float] = {**self.dynamics.divided.coupling.statistics()}
         if self.constraints is not None:
             return found | self.constraints.largest()
         return found if found.get("solutions") else {}

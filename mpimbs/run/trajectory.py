@@ -161,7 +161,7 @@ class Trajectory(ABC):
         self._recorder.begin(self._stepper)
         if state.events is not None:
             self._events.watch(self.dynamics, self._stepper, signs=state.events.signs)
-        self.dynamics.evaluations = state.evaluations
+        self.dynamics.derivative.evaluations = state.evaluations
 
     @property
     def dynamics(self) -> Dynamics:
@@ -215,7 +215,7 @@ class Trajectory(ABC):
     def _initial(self) -> tuple[Floats, Floats]:
         """This rank's part of the state to begin with, its loops closed."""
         dynamics, state, projection = self._segment.dynamics, self._state, self._segment.projection
-        q, u = dynamics.followed(0.0, *own_part(dynamics, state)[:2])
+        q, u = dynamics.divided.followed(0.0, *own_part(dynamics, state)[:2])
         return (q, u) if projection is None else projection.begin(q, u)
 
     def _integrator(self, q: Floats, u: Floats, memory: StepMemory | None = None) -> Integrator:
@@ -252,13 +252,13 @@ class Trajectory(ABC):
         recorder.keep_extremes()
         events.note(now, happening, lost, moved)
         self._totals.take(before, recorder, now, spent)
-        memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.evaluations
+        memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.derivative.evaluations
         work = stepper.total_work() - lost
         self._segment = after
         if self._held is not None:
             self._held = held_over(before.dynamics.system, after.dynamics.system, self._held, happening)
         stepper.close()
-        after.dynamics.evaluations = evaluations
+        after.dynamics.derivative.evaluations = evaluations
         self._recorder = self._make_recorder(self._open_segment)
         self._recorder.follow(recorder, work)
         before.dynamics.close()
@@ -277,7 +277,7 @@ class Trajectory(ABC):
         stepper, events, segment = self.stepper, self._events, self._segment
         solutions = self._totals.solutions_left(segment)
         totals = replace(self._totals, seconds=self._spent(), solutions_before=solutions)
-        given = stepper.memory(), self._recorder.state, totals, segment.dynamics.evaluations
+        given = stepper.memory(), self._recorder.state, totals, segment.dynamics.derivative.evaluations
         state = RunState(stepper.q, stepper.u, stepper.held, *given)
         if events.any:
             state.events, state.asked = events.state, self._asked.data()

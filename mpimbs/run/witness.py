@@ -2,7 +2,7 @@
 
 Checked are the first sample and the last, the first behind every change of structure, and of the others the next one
 after so many evaluations that it costs less than a hundredth of them in systems of a hundred bodies or more. A check
-takes an evaluation, and sweeps without lanes that take as long as some four of them, or 0.05 ms [`dynamics.residual`].
+takes an evaluation, and sweeps without lanes that take as long as some four of them, or 0.05 ms [`loads.residual`].
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ class Witness:
             On all ranks: they are wrong.
         """
         dynamics = self._dynamics
-        if dynamics.evaluations < self.due and not last:
+        if dynamics.derivative.evaluations < self.due and not last:
             return
-        began, evaluating = time.perf_counter(), sum(dynamics.seconds().values())
-        found: Residual = together(dynamics.comm, lambda: dynamics.residual(q, u, tau=held, t=t))
-        self.due = dynamics.evaluations + BETWEEN
+        began, evaluating = time.perf_counter(), sum(dynamics.derivative.seconds().values())
+        found: Residual = together(dynamics.comm, lambda: dynamics.loads.residual(q, u, tau=held, t=t))
+        self.due = dynamics.derivative.evaluations + BETWEEN
         self.seen.take(found, t)
-        self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.seconds().values())
-        if wrong := found.judged(dynamics.coupling):
+        self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.derivative.seconds().values())
+        if wrong := found.judged(dynamics.divided.coupling):
             raise SimulationError(f"t = {t:g} s: {wrong}. {TO_GO_ON}")
 
     def follow(self, before: Witness) -> None:

@@ -164,9 +164,9 @@ def likely_cause(dynamics: Dynamics, t: float, size: float, q: Floats, u: Floats
 
 def wrong_motion(dynamics: Dynamics, t: float) -> str:
     """Say which joint's motion is none, as what it gives at a time (s) does not fit together; all ranks call."""
-    if not dynamics.follows:
+    if not dynamics.divided.follows:
         return ""
-    own = together(dynamics.comm, lambda: dynamics.external.motions.inconsistent(t))
+    own = together(dynamics.comm, lambda: dynamics.divided.external.motions.inconsistent(t))
     name = next(filter(None, dynamics.comm.allgather(own)), None)
     if name is None:
         return ""
@@ -183,7 +183,7 @@ def _jump(dynamics: Dynamics, t: float, size: float, q: Floats, u: Floats, held:
     for step in (size, _APART * size):
         ends = []
         for h in (-step, step):
-            place, speed = dynamics.followed(t + h, dynamics.subchain.displaced(q, h * u), u + h * udot)
+            place, speed = dynamics.divided.followed(t + h, dynamics.subchain.displaced(q, h * u), u + h * udot)
             ends.append(dynamics.accelerations(place, speed, held, t + h, warn=False).copy())
         changes.append(np.abs(ends[1] - ends[0]))
     most = [float(np.max(values, initial=0.0)) for values in (*changes, np.abs(udot))]

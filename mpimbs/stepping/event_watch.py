@@ -50,7 +50,7 @@ class MotionsOfBodies:
     def __call__(self, q: Floats, u: Floats) -> BodyMotion:
         """Give the motions in a state, of which this is this rank's part; the same on all ranks, and used again."""
         if len(self._bodies):
-            steps = self._dynamics.step_motions(q, u, NOTHING).reshape(-1)
+            steps = self._dynamics.divided.step_motions(q, u, NOTHING).reshape(-1)
             motions_of_points(0.0, steps, self._steps, self._frames, self._points, *self._own)
         if self._dynamics.comm.size > 1:
             self._whole[:] = 0.0

@@ -45,7 +45,7 @@ def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -
     SimulationError
         On all ranks: a motion jumps in the step, or can't be found at its end.
     """
-    motions = dynamics.external.motions
+    motions = dynamics.divided.external.motions
 
     def followed() -> tuple[Floats, Floats]:
         if (name := motions.jump(begin, end, u)) is not None:
@@ -120,7 +120,7 @@ class Integrator(ABC):
         self._begin_state = np.concatenate([q, u, self._work_kept[:1]])  # behind q and u the work done on the bodies
         self._broke = StepFailure(dynamics)
         # Of every evaluation, whose calls cost a small system as much as the sweep.
-        self._follows, self._has_power = dynamics.follows, self._power.any
+        self._follows, self._has_power = dynamics.divided.follows, self._power.any
         self._only_held = self._has_power and not self._power.overflows
         self._has_quaternions = bool(np.any(dynamics.subchain.structure.steps[:, TURN] == 4))
         self.norm_error = 0.0 if memory is None else memory.norm_error
@@ -252,12 +252,12 @@ class Integrator(ABC):
         broken, self._acted = False, NOTHING
         if self._follows:
             try:
-                q, u = self._dynamics.external.motions.follow(t, q, u)
+                q, u = self._dynamics.divided.external.motions.follow(t, q, u)
             except SimulationError as error:  # the other ranks wait for this one's part in the evaluation
                 self._broke.take(error)
                 broken = True
         try:
-            self._acted = acted = self._dynamics.evaluate(t, q, u, udot, rates, self.held)
+            self._acted = acted = self._dynamics.derivative.evaluate(t, q, u, udot, rates, self.held)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:

@@ -189,10 +189,10 @@ class Projection:
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Count the wall time spent, and that of the phases of its evaluations."""
-        began, before = time.perf_counter(), self._dynamics.seconds()
+        began, before = time.perf_counter(), self._dynamics.derivative.seconds()
         yield
         spent = {"projection": time.perf_counter() - began}
-        spent |= {name: value - before[name] for name, value in self._dynamics.seconds().items()}
+        spent |= {name: value - before[name] for name, value in self._dynamics.derivative.seconds().items()}
         self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
 
     def _see_amplified(self, violation: float, most: float, change: float) -> None:

@@ -63,7 +63,7 @@ class RungeKutta(Integrator):
         steps = dynamics.subchain.structure.steps
         power = self._power
         solves = scheme_of(name).implicit
-        compiled = dynamics.compiled if power.along_joints and not self._follows and not solves else None
+        compiled = dynamics.derivative.compiled if power.along_joints and not self._follows and not solves else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
@@ -210,7 +210,7 @@ class RungeKutta(Integrator):
             c[m.MOST] = min(most, self._at_once)
             c[m.ENOUGH] = UNLIMITED if self._probe is None else self._probe.evaluations_left
             m.march(own.plan)
-            dynamics.evaluations += int(c[m.EVALUATED])
+            dynamics.derivative.evaluations += int(c[m.EVALUATED])
         else:
             with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
                 rejected = self._by_stages(target)

@@ -96,12 +96,12 @@ class StabilityProbe:
 
     def due(self) -> bool:
         """Whether there have been enough evaluations since the last products."""
-        return self._dynamics.evaluations >= self._due
+        return self._dynamics.derivative.evaluations >= self._due
 
     @property
     def evaluations_left(self) -> int:
         """How many evaluations there are before it is due."""
-        return max(self._due - self._dynamics.evaluations, 1)
+        return max(self._due - self._dynamics.derivative.evaluations, 1)
 
     def look(self, t: float, q: Floats, u: Floats) -> None:
         """Find the fastest motion and the largest stable step at a state; without success they stay as they are."""
@@ -127,7 +127,7 @@ class StabilityProbe:
 
         Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
         """
-        counted, self._halt = self._dynamics.evaluations, None
+        counted, self._halt = self._dynamics.derivative.evaluations, None
         self._state = t, q, u, self._derivative(t, q, u), largest_magnitudes(self._dynamics.comm, u)[0]
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
@@ -143,7 +143,7 @@ class StabilityProbe:
                 break
             h[k + 1, k] = np.sqrt(rest)
             basis.append((new - h[: k + 1, k] @ np.array(basis)) / h[k + 1, k])
-        self._dynamics.evaluations = counted
+        self._dynamics.derivative.evaluations = counted
         if not np.isfinite(h).all():
             together(self._dynamics.comm, self._end_if_halted)
             return None
@@ -185,7 +185,7 @@ class StabilityProbe:
 
     def _derivative(self, t: float, q: Floats, u: Floats) -> Floats:
         rates = np.empty(len(q) + len(u))
-        failure = self._dynamics.evaluate(t, q, u, rates[len(q) :], rates[: len(q)]).failure
+        failure = self._dynamics.derivative.evaluate(t, q, u, rates[len(q) :], rates[: len(q)]).failure
         if failure is not None:  # of this rank's functions; the steps tell of it, if it matters
             rates[:] = np.nan
             self._halt = failure if isinstance(failure, HaltError) else self._halt

@@ -79,7 +79,7 @@ class StageMatrix:
         """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
         if not self._resists:
             return [None, None]
-        found = self._dynamics.external.resistance()[::-1]
+        found = self._dynamics.divided.external.resistance()[::-1]
         if self._comm.size > 1:
             there = np.array([values is not None for values in found])
             self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)

@@ -55,7 +55,7 @@ class Power:
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
         functions = system.force_functions or c.torque_functions
-        motions = dynamics.external.motions
+        motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops))
         mine = own or bool(functions) or bool(motions)
@@ -93,19 +93,19 @@ class Power:
             power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
         elif acted.forces.size:
             power += float(acted.forces.dot(u))
-        if self._dynamics.follows:  # on any rank
+        if self._dynamics.divided.follows:  # on any rank
             power += float(self._dynamics.loads.driving(q, u, acted) @ u)
         if self._loops is not None:
             power += self._loops.power()
         if self._wrenched:
-            twists = self._dynamics.step_motions(q, u, acted)[:, PLACE:]
+            twists = self._dynamics.divided.step_motions(q, u, acted)[:, PLACE:]
             wrenches = self._dynamics.subchain.wrenches
             if wrenches.size:
-                fluid = self._dynamics.external.fluid
+                fluid = self._dynamics.divided.external.fluid
                 power += float(np.vdot(wrenches.reshape(-1, 6), twists))
                 power -= float(np.vdot(fluid.reshape(-1, 6), twists)) if fluid.size else 0.0
-            if self._dynamics.external.springs:
-                power += self._dynamics.external.springs.conservative_power
+            if self._dynamics.divided.external.springs:
+                power += self._dynamics.divided.external.springs.conservative_power
         return power
 
 

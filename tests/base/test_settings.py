@@ -240,4 +240,4 @@ def test_files_of_before() -> None:
 def test_evaluations_take_what_a_simulation_passes_on(comm: MPI.Comm) -> None:
     settings = SimulationSettings(t_end=1.0, lanes=1, cuts=comm.size + 1)
     with closing(Dynamics("chain:8", comm, **settings.part(EvaluationSettings))) as dynamics:
-        assert len(dynamics.division.bounds) - 2 == comm.size + 1
+        assert len(dynamics.divided.division.bounds) - 2 == comm.size + 1

@@ -77,7 +77,11 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling)) as dynamics:
         scan = planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
-        joins = in_bytes(dynamics.coupling) if coupling == "assembly" else planned(dynamics.coupling._butterfly)  # type: ignore[attr-defined]
+        joins = (
+            in_bytes(dynamics.divided.coupling)
+            if coupling == "assembly"
+            else planned(dynamics.divided.coupling._butterfly)
+        )  # type: ignore[attr-defined]
         parallel_assert(messages(trace, levels, trace._tag) == joins, f"joins {trace.events}, planned {joins}", comm)
         whole = sum(e.kind > COMPUTE for e in trace.events)
         parallel_assert(whole == len(scan) + len(joins), f"{whole} messages", comm)
@@ -93,7 +97,7 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
-        found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.coupling)
+        found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.divided.coupling)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
         joins = calibration.of_tree(comm.size).joins
         parallel_assert(len(joins) == comm.size - 1 and all(join > 0.0 for join in joins), f"{joins}", comm)
@@ -106,7 +110,7 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     calibration = Calibration(system, 0.001)
     trace = write_traces(calibration, comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        evaluation, part = dynamics._evaluation, dynamics.subchains
+        evaluation, part = dynamics._evaluation, dynamics.divided.subchains
         assert isinstance(part, Intervals) and evaluation._remote_ends is not None
         others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._remote_ends._others.items()}
         doubles = evaluation._remote_ends._exchange.to_others.size
@@ -114,7 +118,7 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
         far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
         scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)
         expected = [message for scan in scans for message in planned(scan._butterfly)]
-        expected += far + in_bytes(dynamics.coupling)
+        expected += far + in_bytes(dynamics.divided.coupling)
         found = messages(trace, 0, trace._tag)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
         joins = calibration.of_tree(comm.size).joins

@@ -28,7 +28,7 @@ def accelerations(comm: MPI.Comm, system: Any, *given: Array, **settings: Any) -
     """This rank's part, which it is, and how many iterations it took."""
     with closing(Dynamics(system, comm, "augmented", **settings)) as dynamics:
         found = dynamics.accelerations(*parts(dynamics, *given))
-        return found, dynamics.gather_u.part, dynamics.coupling.statistics()["most_iterations"]
+        return found, dynamics.gather_u.part, dynamics.divided.coupling.statistics()["most_iterations"]
 
 
 def test_loads_where_nothing_can_move(comm: MPI.Comm) -> None:

@@ -45,7 +45,7 @@ def test_63_cuts(comm: MPI.Comm, n: int, preconditioner: str) -> None:
     reference = accelerations(system, q, u, tau)
     with closing(separated(system, comm, min(63, n - 1), LoadSolver(preconditioner, "none"))) as dynamics:
         got = dynamics.accelerations(*parts(dynamics, q, u, tau))
-        iterations = dynamics.coupling.iterations  # type: ignore[attr-defined]
+        iterations = dynamics.divided.coupling.iterations  # type: ignore[attr-defined]
         ours = reference[dynamics.gather_u.part]
     assert_close("accelerations", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
     parallel_assert(iterations == 1 or preconditioner == "jacobi", f"{iterations} iterations", comm)
@@ -62,7 +62,7 @@ def test_constraint_loads_are_those_of_the_joints(comm: MPI.Comm, name: str) -> 
     wrenches = dense.joint_wrenches(system, q, u, tau, frame="body")
     with closing(separated(system, comm, 8, LoadSolver())) as dynamics:
         dynamics.accelerations(*parts(dynamics, q, u, tau))
-        joints = dynamics.coupling.joints  # type: ignore[attr-defined]
+        joints = dynamics.divided.coupling.joints  # type: ignore[attr-defined]
         bodies, subspaces, found = joints.bodies, joints.subspaces, joints.solution.copy()
     expected = np.einsum("ki,ki->k", subspaces, wrenches[bodies])
     assert_close("constraint loads", found, expected, "iterated", scale=np.abs(wrenches).max(), comm=comm)
@@ -99,7 +99,7 @@ def test_estimates_save_iterations(comm: MPI.Comm, estimate: str, model: str, cu
         with closing(separated(system, comm, cuts, LoadSolver("block-jacobi", name, 1e-8))) as dynamics:
             for k in range(12):
                 dynamics.accelerations(*parts(dynamics, q + 0.002 * k * u, u), t=0.002 * k)
-            spent[name] = dynamics.coupling.total_iterations  # type: ignore[attr-defined]
+            spent[name] = dynamics.divided.coupling.total_iterations  # type: ignore[attr-defined]
     share = {"none": 1.0, "fischer": 0.99}.get(estimate, 0.9)  # Fischer's guess is made for a matrix that stays
     parallel_assert(spent[estimate] <= share * spent["none"], str(spent), comm)
 
@@ -111,11 +111,11 @@ def test_loads_that_vanish(comm: MPI.Comm, preconditioner: str) -> None:
     system.gravity = (0.0, -1e-35, 0.0)
     q, u = system.initial_state(0, 16)
     with closing(separated(system, comm, 3, LoadSolver(preconditioner, "zero"))) as dynamics:
-        dynamics.coupling.joints.solution[:] = 1.0  # type: ignore[attr-defined]
+        dynamics.divided.coupling.joints.solution[:] = 1.0  # type: ignore[attr-defined]
         for t in (0.0, 0.1):
             got = dynamics.accelerations(*parts(dynamics, q, u), t=t)
             parallel_assert(float(np.abs(got).max()) < 1e-20, f"{got}", comm)
-            dynamics.coupling._hold.remember(t, 1e-20 * np.ones(dynamics.coupling.joints.rows))  # type: ignore[attr-defined]
+            dynamics.divided.coupling._hold.remember(t, 1e-20 * np.ones(dynamics.divided.coupling.joints.rows))  # type: ignore[attr-defined]
 
 
 def test_no_convergence_is_said(comm: MPI.Comm) -> None:

@@ -44,7 +44,7 @@ def test_every_joint_cut(comm: MPI.Comm, shape: str) -> None:
     with closing(separated(system, comm, system.n_bodies - 1, LoadSolver("direct"))) as dynamics:
         got = dynamics.accelerations(*parts(dynamics, q, u, tau), t=TIME)
         ours = udot[dynamics.gather_u.part]
-        coupling = dynamics.coupling.iterative
+        coupling = dynamics.divided.coupling.iterative
         if coupling is None:
             parallel_assert(shape == "star", "nothing is cut", comm)
             return

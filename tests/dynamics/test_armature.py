@@ -72,7 +72,7 @@ def test_inverse_dynamics_energy_and_loads(comm: MPI.Comm, chain: bool) -> None:
     udot, loads = snapshot.solve(tau, 0.0)
     loads = np.einsum("nij,nai->naj", dense.kinematics(system, q, u).rotation, loads.reshape(-1, 2, 3)).reshape(-1, 6)
     with closing(Dynamics(system, comm)) as dynamics:
-        own, bodies = dynamics.gather_u.part, slice(*dynamics.cuts[comm.rank : comm.rank + 2])
+        own, bodies = dynamics.gather_u.part, slice(*dynamics.divided.cuts[comm.rank : comm.rank + 2])
         state = q[dynamics.gather_q.part], u[own]
         back = dynamics.inverse_dynamics(*state, udot[own])
         energy = dynamics.energy_and_momentum(*state)

@@ -82,7 +82,7 @@ def check(comm: MPI.Comm, seed: int, chain: bool, every: int, **settings: Any) -
         assert_close("accelerations", found, expected[ours], tolerance, scale=size, comm=comm)
         assert_close("given ones", found[held[ours]], udot[ours][held[ours]], given, scale=3.0, comm=comm)
         _, drives = oracle(system, held, udot, q, u, 0 * tau)
-        found = dynamics.drive_forces(*state[:2], t=TIME)
+        found = dynamics.loads.drive_forces(*state[:2], t=TIME)
         assert_close("drives", found, drives[ours], loads, scale=float(np.abs(drives).max()), comm=comm)
 
 
@@ -155,7 +155,7 @@ def test_a_driven_pendulum(comm: MPI.Comm) -> None:
         assert_close("cart", state[0][:1], [wave(1.0)[0]], "exact")
         assert_close("angle", state[0][1:], [angle], "runs", scale=1.0)
         udot = np.array(dynamics.gather_u(dynamics.accelerations(*parts(dynamics, *state), t=1.0)))
-        drive = dynamics.gather_u(dynamics.drive_forces(*parts(dynamics, *state), t=1.0))
+        drive = dynamics.gather_u(dynamics.loads.drive_forces(*parts(dynamics, *state), t=1.0))
     if comm.rank == 0:
         assert_close("accelerations", udot, [wave(1.0)[2], turn], "runs", scale=1.0)
         assert_close("drive", drive, [force, 0.0], "runs", scale=1.0)

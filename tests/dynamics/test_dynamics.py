@@ -97,7 +97,7 @@ def test_lanes_on_ranks_agree_with_one_lane(comm: MPI.Comm, kind: str, lanes: in
         got, got_rates = np.full(ours.stop - ours.start, np.nan), np.full(mine.stop - mine.start, np.nan)
         for _ in range(2):
             dynamics.derivative(0.0, q[mine], u[ours], got, got_rates, tau[ours])
-        width, cuts = dynamics.lanes, dynamics.cuts
+        width, cuts = dynamics.divided.lanes, dynamics.divided.cuts
     parallel_assert(width == (lanes or NATIVE), f"{width} lanes", comm)
     assert not (cuts[1:-1] % width).any(), f"cuts at {cuts}"
     assert_close("accelerations", got, udot[ours], "ranks", scale=np.abs(udot).max(), comm=comm)

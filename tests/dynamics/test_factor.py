@@ -46,7 +46,7 @@ def check(dynamics: Dynamics, seed: int = 1) -> None:
     random = np.random.default_rng(seed)
     first, _, f = moving_state(system, seed)
     mine, own = parts(dynamics, first, f)
-    factor, kept = dynamics.factor(mine), dynamics.factor(mine)
+    factor, kept = dynamics.inertia.factor(mine), dynamics.inertia.factor(mine)
     for number, heavier in enumerate((None, random.uniform(0.0, 3.0, system.nu), None)):
         q = moving_state(system, seed + number)[0]
         factor.at(parts(dynamics, q, f)[0], None if heavier is None else parts(dynamics, q, heavier)[1])
@@ -66,7 +66,7 @@ def check(dynamics: Dynamics, seed: int = 1) -> None:
 def test_chains(comm: MPI.Comm, kind: str, coupling: str) -> None:
     with closing(Dynamics(system_from(kind), comm, coupling)) as dynamics:
         check(dynamics)
-        parallel_assert(isinstance(dynamics.factor(dynamics.subchain.q), LoadSweeps), "no load sweeps", comm)
+        parallel_assert(isinstance(dynamics.inertia.factor(dynamics.subchain.q), LoadSweeps), "no load sweeps", comm)
 
 
 def test_places_made_again(comm: MPI.Comm) -> None:
@@ -94,7 +94,7 @@ def test_joints_that_follow_motions_do_not_move(comm: MPI.Comm, kind: str) -> No
     heavier = np.linspace(0.1, 1.0, system.nu)
     with closing(Dynamics(system, comm)) as dynamics:
         mine, own, added = parts(dynamics, q, f)[0], *(parts(dynamics, q, v)[1] for v in (f, heavier))
-        factor = dynamics.factor(mine)
+        factor = dynamics.inertia.factor(mine)
         for more in (None, added, None):
             factor.at(mine, more)
             answer = abs(factor.solve(own))
@@ -106,7 +106,7 @@ def test_joints_that_follow_motions_do_not_move(comm: MPI.Comm, kind: str) -> No
 def test_wrong_arrays(comm: MPI.Comm, kind: str) -> None:
     with closing(Dynamics(system_from(kind), comm)) as dynamics:
         q, nu = dynamics.subchain.q, dynamics.subchain.nu
-        factor = dynamics.factor(q)
+        factor = dynamics.inertia.factor(q)
         with pytest.raises(InputError, match="armature"):
             factor.at(q, np.zeros(nu + (comm.rank == 0)))
         if comm.rank == 0:
@@ -128,8 +128,12 @@ def test_long_chain_in_many_digits(comm: MPI.Comm) -> None:
         with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
             mine, v, force = parts(dynamics, q, u, f)
             part = dynamics.gather_u.part
-            assert_close("M^-1 f", dynamics.solve(mine, force), answer[part], "long", float(max(abs(answer))), comm)
-            assert_close("M v", dynamics.multiply(mine, v), product[part], "long", float(max(abs(product))), comm)
+            assert_close(
+                "M^-1 f", dynamics.inertia.solve(mine, force), answer[part], "long", float(max(abs(answer))), comm
+            )
+            assert_close(
+                "M v", dynamics.inertia.multiply(mine, v), product[part], "long", float(max(abs(product))), comm
+            )
 
 
 @pytest.mark.parametrize("kind", ["chain:9", "tree:2:3"])
@@ -137,19 +141,19 @@ def test_factors_that_nobody_keeps_are_freed(comm: MPI.Comm, kind: str) -> None:
     """At other times on each rank: those that are kept go on giving what they gave, and no message tags are taken."""
     with closing(Dynamics(system_from(kind), comm)) as dynamics:
         q, f = dynamics.subchain.q, np.ones(dynamics.subchain.nu)
-        kept, heavier = dynamics.factor(q), dynamics.factor(q, 0.1 + f)
+        kept, heavier = dynamics.inertia.factor(q), dynamics.inertia.factor(q, 0.1 + f)
         right = kept.solve(f), heavier.solve(f)
         tag = own_tags(dynamics.comm, 1)
         gone = []
         odd = []  # one rank keeps what the others don't
         for k in range(20):
-            factor = dynamics.factor(q + 0.01 * k)
+            factor = dynamics.inertia.factor(q + 0.01 * k)
             factor.solve(f)
             if comm.rank == 0 and k % 2:
                 odd.append(factor)
             gone.append(weakref.ref(factor))
             del factor
-        operator = dynamics.inertia_operator(q, inverse=True)
+        operator = dynamics.inertia.operator(q, inverse=True)
         answer = operator @ f
         left = sum(reference() is not None for reference in gone)
         found = kept.solve(f), heavier.solve(f)
@@ -168,7 +172,7 @@ def test_heavier_joints_of_trees_stay_on_their_ranks(comm: MPI.Comm, monkeypatch
     q, _, f = moving_state(system, 1)
     with closing(Dynamics(system, comm)) as dynamics:
         mine, own = parts(dynamics, q, f)
-        factor = dynamics.factor(mine, 1.0 + 0.0 * own)
+        factor = dynamics.inertia.factor(mine, 1.0 + 0.0 * own)
         factor.solve(own)
         monkeypatch.setattr(DividedSystem, "alike", lambda *_: pytest.fail("made again"))
         for k in range(3):

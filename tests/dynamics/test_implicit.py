@@ -143,7 +143,7 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
         mine_q, mine_u = parts(dynamics, q, u)
         own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
         dynamics.accelerations(mine_q, mine_u)
-        damping, stiffness = dynamics.external.resistance()
+        damping, stiffness = dynamics.divided.external.resistance()
         x, nq = np.empty_like(own), dynamics.subchain.nq
         for step in (1.0, H):
             dynamics.inertia.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)

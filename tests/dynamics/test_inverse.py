@@ -102,4 +102,4 @@ def test_arrays_are_looked_at(comm: MPI.Comm) -> None:
             with pytest.raises(InputError, match=message):
                 dynamics.inverse_dynamics(broken, u, u)
             with pytest.raises(InputError, match=message):
-                dynamics.multiply(broken, u)
+                dynamics.inertia.multiply(broken, u)

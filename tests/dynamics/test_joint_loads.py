@@ -106,7 +106,7 @@ def test_balance_of_every_body(comm: MPI.Comm, period: tuple[str, ...], wrenches
     q, u, tau = moving_state(system, 2)
     u *= 0.1  # bodies turn with up to 2 rad/s: what differences over 1e-5 s cut off is about 1e-8
     with closing(Dynamics(system, comm, lanes=NATIVE)) as dynamics:
-        parallel_assert(dynamics.lanes == NATIVE, f"{dynamics.lanes} lanes", comm)
+        parallel_assert(dynamics.divided.lanes == NATIVE, f"{dynamics.divided.lanes} lanes", comm)
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
         part = dynamics.joint_loads(q[mine], u[ours], tau[ours], t)
         udot = np.concatenate(comm.allgather(dynamics.accelerations(q[mine], u[ours], tau[ours], t)))

@@ -35,7 +35,7 @@ def moving(comm: MPI.Comm, system: System, seed: int = 1) -> Iterator[tuple[Dyna
 
 def whole(dynamics: Dynamics, rows: Array) -> Array:
     """A matrix of the whole system in the model's order, from the ranks' rows, on all ranks."""
-    found: Array = dynamics.comm.bcast(dynamics.gather_rows(rows))
+    found: Array = dynamics.comm.bcast(dynamics.inertia.gather_rows(rows))
     return found
 
 
@@ -81,10 +81,10 @@ def test_whole_blocks(comm: MPI.Comm, kind: str) -> None:
     with moving(comm, system_from(kind)) as (dynamics, q, u, _, _):
         rows, alone = dynamics.inertia_matrix(q), dynamics.inertia_matrix(q, layout="csr").toarray()
         assert_close("M", rows, alone, "long", comm=comm)
-        inverse = dynamics.inverse_inertia_matrix(q)
+        inverse = dynamics.inertia.inverse_matrix(q)
         parts = comm.allgather((np.arange(dynamics.system.nu)[dynamics.gather_u.part], u))
         answer = inverse @ np.concatenate([own for _, own in parts])
-        assert_close("M^-1 f", answer, dynamics.factor(q).solve(u), "long", comm=comm)
+        assert_close("M^-1 f", answer, dynamics.inertia.factor(q).solve(u), "long", comm=comm)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -98,8 +98,10 @@ def test_any_joints(comm: MPI.Comm, seed: int) -> None:
         assert_close("M", whole(dynamics, dynamics.inertia_matrix(mine)), reference, "dense", comm=comm)
         product = (reference @ u)[dynamics.gather_u.part]
         size = float(np.abs(reference @ u).max())
-        assert_close("M u", dynamics.multiply(mine, speeds), product, "dense", size, comm)
-        assert_close("M^-1 M u", dynamics.solve(mine, product), speeds, "iterated", float(np.abs(u).max()), comm)
+        assert_close("M u", dynamics.inertia.multiply(mine, speeds), product, "dense", size, comm)
+        assert_close(
+            "M^-1 M u", dynamics.inertia.solve(mine, product), speeds, "iterated", float(np.abs(u).max()), comm
+        )
 
 
 @pytest.mark.parametrize("kind", ["spatial_chain:40", "figure", "random_tree:40:3"])
@@ -108,20 +110,20 @@ def test_applied(comm: MPI.Comm, kind: str) -> None:
         reference = dense.mass_matrix(dynamics.system, whole_q)
         mine = dynamics.gather_u.part
         product = reference @ whole_u
-        assert_close("M u", dynamics.multiply(q, u), product[mine], "dense", float(np.abs(product).max()), comm)
-        kinetic = comm.allreduce(float(u @ dynamics.multiply(q, u))) / 2
+        assert_close("M u", dynamics.inertia.multiply(q, u), product[mine], "dense", float(np.abs(product).max()), comm)
+        kinetic = comm.allreduce(float(u @ dynamics.inertia.multiply(q, u))) / 2
         assert_close("energy", kinetic, dynamics.energy_and_momentum(q, u)[0], "dense", comm=comm)
-        inverse = whole(dynamics, dynamics.inverse_inertia_matrix(q))
+        inverse = whole(dynamics, dynamics.inertia.inverse_matrix(q))
         assert_close("M^-1 M", inverse @ reference, np.eye(len(reference)), "responses", comm=comm)
         for layout in ("aij", "sbaij", "shell"):
-            matrix = dynamics.inertia_shell(q) if layout == "shell" else dynamics.inertia_matrix(q, layout=layout)
+            matrix = dynamics.inertia.shell(q) if layout == "shell" else dynamics.inertia_matrix(q, layout=layout)
             x, y = matrix.createVecs()
             x.getArray()[:] = u
             matrix.mult(x, y)
             assert_close(layout, y.getArray(), product[mine], "dense", float(np.abs(product).max()), comm)
-        matrix.solve(y, x) if layout == "aij" else dynamics.inertia_shell(q, inverse=True).mult(y, x)
+        matrix.solve(y, x) if layout == "aij" else dynamics.inertia.shell(q, inverse=True).mult(y, x)
         assert_close("solved", x.getArray(), u, "iterated", float(np.abs(whole_u).max()), comm)
-        operator = dynamics.inertia_operator(q)
+        operator = dynamics.inertia.operator(q)
         assert_close("operator", operator @ u, product[mine], "dense", float(np.abs(product).max()), comm)
 
 
@@ -134,7 +136,7 @@ def test_inverse(kind: str) -> None:
         where = np.ix_(peer.u_index, peer.u_index)
         inverse = np.triu(pin.computeMinverse(peer.model, peer.data, peer.q_of(q)))
         reference = inverse + np.triu(inverse, 1).T
-        found = dynamics.gather_rows(dynamics.inverse_inertia_matrix(q[dynamics.gather_q.part]))
+        found = dynamics.inertia.gather_rows(dynamics.inertia.inverse_matrix(q[dynamics.gather_q.part]))
         assert_close("M^-1", found, reference[where], "pinocchio")
 
 
@@ -149,18 +151,18 @@ def test_jacobians(comm: MPI.Comm, kind: str, frame: str) -> None:
 
         def placed(time: float) -> tuple[tuple[Array, Array], Array]:
             here = subchain.displaced(q, time * u)
-            return seen(dynamics, here, point), dynamics.jacobian_product(here, u, body, point)
+            return seen(dynamics, here, point), dynamics.jacobians.product(here, u, body, point)
 
         (_, behind), (rotation, here), (_, ahead) = (placed(t)[0] for t in (-step, 0.0, step))
         to_frame = np.eye(3) if frame == "world" else rotation.T
-        twist = dynamics.jacobian_product(q, u, body, point, frame)
+        twist = dynamics.jacobians.product(q, u, body, point, frame)
         assert_close("velocity", twist[3:], to_frame @ (ahead - behind) / (2 * step), "difference", comm=comm)
-        bias = dynamics.jacobian_bias(q, u, body, point, frame)
+        bias = dynamics.jacobians.bias(q, u, body, point, frame)
         changes = (placed(step)[1] - placed(-step)[1]) / (2 * step)  # of J u in the world's components
         assert_close("dJ/dt u", bias.reshape(2, 3), changes.reshape(2, 3) @ to_frame.T, "difference", comm=comm)
         jacobian = columns(dynamics, dynamics.jacobian(q, body, point, frame))
         wrench = np.arange(1.0, 7.0)
-        forces = dynamics.jacobian_transpose(q, wrench, body, point, frame)
+        forces = dynamics.jacobians.transpose(q, wrench, body, point, frame)
         assert_close("J^T w", forces, (jacobian.T @ wrench)[dynamics.gather_u.part], "rounding", 30.0, comm)
         power = comm.allreduce(float(forces @ u))
         assert_close("power", power, wrench @ twist, "dense", comm=comm)
@@ -169,11 +171,11 @@ def test_jacobians(comm: MPI.Comm, kind: str, frame: str) -> None:
         owner = comm.allgather(own.shape[1])
         parallel_assert(sum(n > 0 for n in owner) == 1, f"owners: {owner}", comm)
         parallel_assert(own.size == 0 or np.array_equal(own, everywhere), "owner's differs", comm)
-        center, moves = dynamics.center_of_mass(q)
+        center, moves = dynamics.jacobians.center_of_mass(q)
         mass = comm.allreduce(float(subchain.columns.mass.sum()))
         linear = mass * comm.allreduce(moves @ u)
         assert_close("momentum", linear, dynamics.energy_and_momentum(q, u)[2:5], "dense", comm=comm)
-        again = [dynamics.center_of_mass(subchain.displaced(q, t * u))[0] for t in (-step, step)]
+        again = [dynamics.jacobians.center_of_mass(subchain.displaced(q, t * u))[0] for t in (-step, step)]
         assert_close("centre", (again[1] - again[0]) / (2 * step), linear / mass, "difference", comm=comm)
         del center, here
 
@@ -183,7 +185,7 @@ def test_operational_space(comm: MPI.Comm) -> None:
         first, last = (dynamics.system.name_of(k) for k in (3, 14))
         rows = np.concatenate([columns(dynamics, dynamics.jacobian(q, name)) for name in (first, last)])
         reference = rows @ np.linalg.solve(dense.mass_matrix(dynamics.system, whole_q).astype(float), rows.T)
-        found = dynamics.operational_inertia(q, [first, (last, (0.0, 0.0, 0.0))])
+        found = dynamics.jacobians.operational_inertia(q, [first, (last, (0.0, 0.0, 0.0))])
         assert_close("J M^-1 J^T", found, reference, "responses", comm=comm)
 
 
@@ -197,7 +199,7 @@ def test_loops_are_open(comm: MPI.Comm, kind: str) -> None:
         rows = dynamics.inertia_matrix(q)
         assert_close("M", whole(dynamics, rows), reference, "dense", comm=comm)
         force = np.cos(np.arange(system.nu))
-        found = dynamics.solve(q, force[dynamics.gather_u.part])
+        found = dynamics.inertia.solve(q, force[dynamics.gather_u.part])
         expected = np.linalg.solve(reference.astype(float), force)
         size = float(np.abs(expected).max())
         assert_close("M^-1 f", found, expected[dynamics.gather_u.part], "responses", size, comm)
@@ -208,7 +210,7 @@ def test_jacobian_of_loops(comm: MPI.Comm, kind: str) -> None:
     """J u is how fast ends part, as evaluations measure it; and with M^-1 J^T it takes away what loops don't allow."""
     with moving(comm, system_from(kind)) as (dynamics, q, u, _, _):
         q = dynamics.subchain.q
-        jacobian, responses = dynamics.loop_jacobian(q), dynamics.loop_responses(q)
+        jacobian, responses = dynamics.inertia.loop_jacobian(q), dynamics.inertia.loop_responses(q)
         speeds = comm.allreduce(jacobian @ u)
         together = comm.allreduce(jacobian @ responses)
         assert dynamics.loops is not None

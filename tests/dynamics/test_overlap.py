@@ -31,7 +31,7 @@ def chain_of(types: tuple[str, ...], n: int) -> System:
 
 def swept_early(dynamics: Dynamics) -> bool:
     """Whether a sweep has left inertias to another one."""
-    return any(part.tiles.eliminated.any() for part in dynamics.subchains)
+    return any(part.tiles.eliminated.any() for part in dynamics.divided.subchains)
 
 
 def of_another_state_first(dynamics: Dynamics, q: Array, u: Array, tau: Array, t: float = 0.0) -> Array:

@@ -15,6 +15,7 @@ from mpimbs.closure.jacobian import LoopJacobian
 from mpimbs.closure.mobility import mobility
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.residual import EXACT
+from mpimbs.dynamics.state_derivative import StateDerivative
 from mpimbs.files.motion import Motion
 from mpimbs.model import Joint, System, system_from
 from oracles import dense
@@ -47,13 +48,13 @@ def test_nothing_is_left(comm: MPI.Comm, name: str) -> None:
         with closing(Dynamics(name, comm, coupling, cuts=cuts)) as dynamics:
             q, u, tau = parts(dynamics, *whole)
             udot = dynamics.accelerations(q, u, tau)
-            found = dynamics.residual(q, u, udot, tau)
+            found = dynamics.loads.residual(q, u, udot, tau)
             parallel_assert(found.motion < TOLERANCE[tolerance][0], f"{coupling}: {found}", comm)
             parallel_assert(found.loops < 1e-11 and found.load < 1e4, f"{coupling}: {found}", comm)
-            assert coupling in ("pcg", "augmented") or dynamics.residual(q, u, None, tau)[:6] == found[:6]
+            assert coupling in ("pcg", "augmented") or dynamics.loads.residual(q, u, None, tau)[:6] == found[:6]
             if comm.rank == comm.size // 2:
                 udot[int(np.argmax(abs(udot)))] *= 1.001
-            wrong = dynamics.residual(q, u, udot, tau)
+            wrong = dynamics.loads.residual(q, u, udot, tau)
             parallel_assert(max(wrong.motion, wrong.loops) > 1e-9, f"{coupling}: not seen, {wrong}", comm)
 
 
@@ -66,7 +67,7 @@ def test_what_is_left_is_as_a_dense_solution_says(comm: MPI.Comm, shape: str) ->
         right = dense.dense_accelerations(system, q, u, tau)
         wrong = right * rng.uniform(0.5, 1.5, len(right))
         mine = dynamics.gather_u.part
-        found = dynamics.residual(*parts(dynamics, q, u, wrong, tau))
+        found = dynamics.loads.residual(*parts(dynamics, q, u, wrong, tau))
         expected = (dense.mass_matrix(system, q) @ (wrong - right))[mine]
         scale = float(abs(dense.mass_matrix(system, q) @ wrong).max())
         assert_close("forces", found.forces, expected, "dense", scale=scale, comm=comm)
@@ -86,14 +87,14 @@ def test_joints_that_follow(comm: MPI.Comm) -> None:
         )  # fmt: skip
     with closing(Dynamics(system, comm)) as dynamics:
         q, u, _ = parts(dynamics, *moving_state(system, 3))
-        q, u = dynamics.followed(0.7, q, u)
+        q, u = dynamics.divided.followed(0.7, q, u)
         udot = dynamics.accelerations(q, u, t=0.7)
-        found = dynamics.residual(q, u, udot, t=0.7)
+        found = dynamics.loads.residual(q, u, udot, t=0.7)
         parallel_assert(found.motion < TOLERANCE["residual"][0], f"{found}", comm)
         held = dynamics.subchain.columns.prescribed
         wrong = udot + 1e-3 * held
-        parallel_assert(dynamics.residual(q, u, wrong, t=0.7).motion > EXACT.motion, "not seen", comm)
-        driving = dynamics.drive_forces(q, u, 0.7)
+        parallel_assert(dynamics.loads.residual(q, u, wrong, t=0.7).motion > EXACT.motion, "not seen", comm)
+        driving = dynamics.loads.drive_forces(q, u, 0.7)
         scale = max(comm.allgather(float(abs(driving).max(initial=0.0))))
         needed = dynamics.inverse_dynamics(q, u, udot, 0.7)
         assert scale > 1.0
@@ -105,15 +106,15 @@ def test_joints_that_follow(comm: MPI.Comm) -> None:
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Make evaluations wrong by a hundredth in one number, after so many of them."""
-    right = Dynamics.evaluate
+    right = StateDerivative.evaluate
 
-    def evaluate(self: Dynamics, *given: Any, **more: Any) -> Any:
+    def evaluate(self: StateDerivative, *given: Any, **more: Any) -> Any:
         acted = right(self, *given, **more)
-        if self.evaluations > after and self.comm.rank == self.comm.size - 1:
+        if self.evaluations > after and MPI.COMM_WORLD.rank == MPI.COMM_WORLD.size - 1:
             given[3][-1] += 0.01 * (1.0 + abs(given[3][-1]))
         return acted
 
-    monkeypatch.setattr(Dynamics, "evaluate", evaluate)
+    monkeypatch.setattr(StateDerivative, "evaluate", evaluate)
 
 
 def test_a_run_tells(comm: MPI.Comm) -> None:
@@ -144,7 +145,7 @@ def test_constraints_that_are_left_out(comm: MPI.Comm, name: str) -> None:
     redundant = mobility(LoopJacobian(system), q).redundant
     for coupling in ("dcae", "assembly"):
         with closing(Dynamics(name, comm, coupling)) as dynamics:
-            found = dynamics.residual(*parts(dynamics, q, u, tau)[:2])
+            found = dynamics.loads.residual(*parts(dynamics, q, u, tau)[:2])
             parallel_assert(found.dropped == redundant, f"{coupling}: {found.dropped} for {redundant}", comm)
             # Of loops to the world that wait for one another combinations are left out, of which none has a name.
             named = redundant > 0 and name != "four_bar_chain:12"
@@ -193,11 +194,11 @@ def test_masses_that_cost_digits_are_told(comm: MPI.Comm) -> None:
         found = dynamics.gather_u.everywhere(dynamics.accelerations(q, u))
         right = 2.0 * 1000.0 / (1000.0 * 4.0 + 40.0)  # about the hinge
         assert abs(found[0] / right - 1.0) < 2e-4
-        residual = dynamics.residual(q, u)
-        assert residual.judged(dynamics.coupling) == ""
+        residual = dynamics.loads.residual(q, u)
+        assert residual.judged(dynamics.divided.coupling) == ""
     chain = system_from("chain:4")
     tip = {"mass": 1e-9, "center_of_mass": (0, 0, 0), "inertia": (1e-12,) * 3 + (0, 0, 0)}
     chain.add(name="tip", joint=Joint(type="revolute"), **tip)
     with closing(Dynamics(chain, comm)) as dynamics:
-        found = dynamics.residual(dynamics.subchain.q, dynamics.subchain.u)
+        found = dynamics.loads.residual(dynamics.subchain.q, dynamics.subchain.u)
         assert found.masses > 1e8 and "differ" not in found.told()

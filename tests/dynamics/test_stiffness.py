@@ -72,7 +72,7 @@ def compare(system: System, q: Array) -> None:
     with closing(Dynamics(system)) as dynamics:
         if system.loops:
             loads = dynamics.loads.joints_and_loops(q, np.zeros(system.nu)).loops
-            basis = scipy.linalg.null_space(dynamics.loop_jacobian(q).toarray(), rcond=1e-9)
+            basis = scipy.linalg.null_space(dynamics.inertia.loop_jacobian(q).toarray(), rcond=1e-9)
     if not basis.shape[1]:
         return
     stiffness = Stiffness(system, q, loads)

@@ -57,7 +57,7 @@ def test_against_dense(comm: MPI.Comm, seed: int, chain: bool, coupling: str) ->
             forces = dense.inverse_dynamics(system, q, u, wanted)
             found = dynamics.inverse_dynamics(q[part], u[own], wanted[own])
             assert_close("forces", found, forces[own], "dense", scale=float(np.abs(forces).max()), comm=comm)
-            told = dynamics.residual(q[part], u[own], tau=tau[own])
+            told = dynamics.loads.residual(q[part], u[own], tau=tau[own])
             assert told.motion < 1e-9
 
 

@@ -91,7 +91,7 @@ def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: s
         needed = dynamics.inverse_dynamics(mine[0], mine[1], udot[own], t=TIME)
         largest = float(np.abs(loads).max())
         assert_close("forces by inverse dynamics", needed, forces[own], "round trip", scale=largest, comm=comm)
-        whole_u, whole_loads = dynamics.gather_u(mine[1]), dynamics.gather_bodies(6)(loads[bodies])
+        whole_u, whole_loads = dynamics.gather_u(mine[1]), dynamics.divided.gather_bodies(6)(loads[bodies])
         assert comm.rank or (np.array_equal(whole_u, u) and np.array_equal(whole_loads, loads.ravel()))
         assert_close(
             "initial state", dynamics.subchain.q, system.columns().q[dynamics.gather_q.part], "exact", comm=comm
@@ -134,7 +134,7 @@ def test_trees_in_lanes(comm: MPI.Comm, shape: str, joined: str) -> None:
         loads = alone.joint_loads(q, u, tau)
     with closing(Dynamics(system, comm, lanes=4, **JOINED[joined])) as dynamics:
         mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
-        assert comm.allreduce(dynamics.lanes, MPI.MAX) == 4
+        assert comm.allreduce(dynamics.divided.lanes, MPI.MAX) == 4
         dynamics.accelerations(mine[0], -mine[1])  # leaves numbers of another state
         found = dynamics.accelerations(*mine)
         size = float(np.abs(reference).max())

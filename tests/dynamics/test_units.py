@@ -49,7 +49,7 @@ def answers(system: System, q: Array, u: Array, tau: Array, units: OtherUnits, c
         joints, _, loops = dynamics.loads.joints_and_loops(q, u, tau)
         found["loads"] = joints / units.load
         found["energy"] = dynamics.energy_and_momentum(q, u)[:2] / units.energy
-        told = dynamics.residual(q, u, tau=tau)
+        told = dynamics.loads.residual(q, u, tau=tau)
         assert told.motion < EXACT.motion and told.loops < EXACT.loops
         if loops is not None:
             found["loads of loops"] = loops / units.load
@@ -274,7 +274,7 @@ def test_equilibria_and_modes_in_other_units(units: OtherUnits) -> None:
                 if dynamics.loops is None:
                     found.append((q, modes(dynamics, q, 3).frequencies * there.second))
                 else:
-                    found.append((q, dynamics.loop_jacobian(q).toarray() / there.factor("m")))
+                    found.append((q, dynamics.inertia.loop_jacobian(q).toarray() / there.factor("m")))
         for ours, right in zip(found[1], found[0], strict=True):
             assert_close(f"{plain.name} in {units}", ours, right, "units", comm=MPI.COMM_SELF)
 
@@ -286,7 +286,7 @@ def test_what_is_wrong_is_seen_in_any_units(units: OtherUnits) -> None:
     q, u, tau = q * units.q(system), u * units.u(system), tau * units.tau(system)
     with closing(Dynamics(in_units(system, units))) as dynamics:
         udot = dynamics.accelerations(q, u, tau)
-        found = [dynamics.residual(q, u, udot * share, tau) for share in (1.0, 1.001)]
+        found = [dynamics.loads.residual(q, u, udot * share, tau) for share in (1.0, 1.001)]
     assert found[0].motion < 1e-12 and found[0].loops < 1e-11
     seen = np.array([found[1].motion, found[1].loops])
     right = SEEN.setdefault("share", seen)

@@ -83,7 +83,7 @@ def test_a_long_rope_in_lanes(comm: MPI.Comm) -> None:
         compile_evaluations(dynamics)
         got = dynamics.accelerations(q[mine], u[ours], tau[ours])
         bodies = slice(dynamics.subchain.first, dynamics.subchain.last)
-        seconds = dynamics.seconds()
+        seconds = dynamics.derivative.seconds()
     parallel_assert(min(seconds.values()) >= 0.0, f"{seconds}", comm)
     assert_close("accelerations", got, reference[ours], "ranks", scale=np.abs(reference).max(), comm=comm)
     motion = told[bodies.stop - bodies.start]

@@ -104,7 +104,7 @@ def test_in_absolute_coordinates(comm: MPI.Comm, name: str) -> None:
     with closing(Dynamics(system, comm, "augmented")) as dynamics:
         own = dynamics.gather_u.part
         found = dynamics.accelerations(*parts(dynamics, q, u, tau))
-        most = dynamics.coupling.statistics()["most_iterations"]
+        most = dynamics.divided.coupling.statistics()["most_iterations"]
     assert_close("accelerations", found, expected[own], "loops", scale=float(np.abs(expected).max()), comm=comm)
     parallel_assert(most <= 10, f"{most} iterations", comm)
 

@@ -46,14 +46,14 @@ def test_a_driven_crank_with_open_speeds_is_told(comm: MPI.Comm) -> None:
         q, u = dynamics.subchain.q, dynamics.subchain.u
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            dynamics.drive_forces(q, u)
+            dynamics.loads.drive_forces(q, u)
             dynamics.accelerations(q, u)
         told = [str(w.message) for w in caught]
         assert len(told) == (comm.rank == 0), told
         assert comm.rank or "the ends of loop 'pin' part at 5.1 m per second; close it first" in told[0], told
         with warnings.catch_warnings(action="error"):
-            given = closed(dynamics, *dynamics.followed(0.0, q, u))
-            torque = comm.allreduce(float(dynamics.drive_forces(*given).sum()))
+            given = closed(dynamics, *dynamics.divided.followed(0.0, q, u))
+            torque = comm.allreduce(float(dynamics.loads.drive_forces(*given).sum()))
             dynamics.accelerations(*given)
         assert_close("torque", round(torque, 3), 11.318, "exact", comm=comm)
 
@@ -113,7 +113,7 @@ def test_least_norm() -> None:
         assert_close("crank", alone.tau, [4.0, 0.0, 0.0], "iterated")
         shared = dynamics.loads.actuation(q, u, asked)
         assert not shared.unique and np.linalg.norm(shared.tau) < 4.0
-        rows = dynamics.loop_jacobian(q).toarray()
+        rows = dynamics.inertia.loop_jacobian(q).toarray()
         assert_close("of least norm", rows @ shared.tau, np.zeros(len(rows)), "loops", scale=4.0)
         with pytest.raises(InputError, match="open loop 'pin', by"):
             dynamics.inverse_dynamics(q, u, asked + np.array([0.0, 0.0, 1.0]))

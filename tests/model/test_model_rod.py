@@ -79,7 +79,7 @@ def test_cantilever_under_its_weight(comm: MPI.Comm, joint: str, load: int, n: i
             "accelerations", dynamics.accelerations(ours, still), 0 * still, "statics", scale=largest, comm=comm
         )
         rotations, positions = dynamics.poses(ours, still)
-        loads = dynamics.gather_bodies(6)(dynamics.joint_loads(ours, still))
+        loads = dynamics.divided.gather_bodies(6)(dynamics.joint_loads(ours, still))
         if comm.rank == comm.size - 1:
             end = positions[-1] + rotations[-1] @ (0, 0, 1 / n)
             assert_close("tip of the model", end, (*tip[:2], 0), "table", scale=1.0)

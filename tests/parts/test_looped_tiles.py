@@ -26,8 +26,8 @@ REPEATED = {
 
 def swept(system: System, **settings: int) -> Swept:
     with closing(Dynamics(system, **settings)) as dynamics:
-        assert isinstance(dynamics.subchains, Intervals)
-        return dynamics.subchains.swept
+        assert isinstance(dynamics.divided.subchains, Intervals)
+        return dynamics.divided.subchains.swept
 
 
 def found(system: System, q: Array, u: Array, tau: Array, lanes: int) -> dict[str, Array]:

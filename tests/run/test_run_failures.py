@@ -89,8 +89,8 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
     """A load that only too large a step meets: the run goes on, and counts the rejection."""
     system = system_from("chain:6")
     dynamics = Dynamics(system, comm)
-    dynamics.in_phases = True  # so that Python is asked
-    original = dynamics.evaluate
+    dynamics.derivative.in_phases = True  # so that Python is asked
+    original = dynamics.derivative.evaluate
     broken = []
 
     def once_not_finite(t: float, q: Any, u: Any, udot: Any, rates: Any, tau: Any = None) -> Acted:
@@ -100,14 +100,14 @@ def test_a_trial_step_that_overflows_is_repeated_with_a_smaller_one(comm: MPI.Co
             udot[:] = np.inf
         return acted
 
-    dynamics.evaluate = once_not_finite  # type: ignore[method-assign]
+    dynamics.derivative.evaluate = once_not_finite  # type: ignore[method-assign]
     stepper = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
     while not stepper.step_towards(0.2):
         pass
     found = np.concatenate([stepper.q, stepper.u])
     assert stepper.rejected >= 1 and broken
     stepper.close()
-    dynamics.evaluate = original  # type: ignore[method-assign]
+    dynamics.derivative.evaluate = original  # type: ignore[method-assign]
     again = make_integrator(dynamics, dynamics.subchain.q, dynamics.subchain.u, "dopri5", Accuracy())
     while not again.step_towards(0.2):
         pass

@@ -60,7 +60,7 @@ def test_the_fastest_motion(comm: MPI.Comm, spec: str, damping: float) -> None:
     probe = StabilityProbe(dynamics, TABLEAUX["dopri5"].polynomial)
     for _ in range(6):
         probe.look(0.0, dynamics.subchain.q, dynamics.subchain.u)
-    assert dynamics.evaluations == 0 and probe.mode is not None
+    assert dynamics.derivative.evaluations == 0 and probe.mode is not None
     c = system.columns()
     state, n = np.concatenate([c.q, c.u]), system.nq
 

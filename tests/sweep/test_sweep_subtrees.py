@@ -66,7 +66,7 @@ def test_subtrees_of_all_joint_types(width: int, kept: str) -> None:
     with closing(Dynamics(system, lanes=1)) as alone:
         _, rates = evaluated(alone, q, u, tau)
     with using(KEPT[kept]), closing(Dynamics(system, lanes=width)) as dynamics:
-        assert dynamics.lanes == width
+        assert dynamics.divided.lanes == width
         found = evaluated(dynamics, q, u, tau)
     assert_close("accelerations", found[0], expected, "dense", scale=float(np.abs(expected).max()))
     assert_close("rates", found[1], rates, "lanes", scale=float(np.abs(rates).max()))
@@ -85,6 +85,6 @@ def test_a_path_beside_which_more_hangs_than_further_on(width: int) -> None:
             system.add(template.model_copy(update={"name": f"{name}{k}"}), parent=on)
     q, u, tau = build_state(Seeded(5), system)
     with closing(Dynamics(system, lanes=1)) as alone, closing(Dynamics(system, lanes=width, cuts=1)) as dynamics:
-        assert dynamics.division.bounds[1] in range(262, 324), "the cut is not where less is further on"
+        assert dynamics.divided.division.bounds[1] in range(262, 324), "the cut is not where less is further on"
         found, expected = evaluated(dynamics, q, u, tau), evaluated(alone, q, u, tau)
     assert_close("accelerations", found[0], expected[0], "lanes", scale=float(np.abs(expected[0]).max()))

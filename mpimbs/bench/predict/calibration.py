@@ -128,9 +128,9 @@ class Calibration:
                 share = dynamics.subchain
                 times = np.empty(400)
                 for k in range(len(times)):
-                    before = Sweeps(0.0, *dynamics.laps).coupling
+                    before = Sweeps(0.0, *dynamics.derivative.laps).coupling
                     dynamics.accelerations(share.q, share.u, warn=False)
-                    times[k] = Sweeps(0.0, *dynamics.laps).coupling - before
+                    times[k] = Sweeps(0.0, *dynamics.derivative.laps).coupling - before
                 laps.append(float(times.min()))
                 dynamics.close()
             self._joins[coupling] = max(laps[1] - laps[0], 0.0) / _JOINS

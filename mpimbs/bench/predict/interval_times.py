@@ -88,7 +88,7 @@ def time_intervals(system: System, division: Division, seconds: float, coupling:
         with closing(Share(system, division, rank, coupling)) as share:
             compile_evaluations(share)
             measured[rank] = share.time(seconds)
-            part = share.subchains
+            part = share.divided.subchains
             assert isinstance(part, Intervals)
             turns, motions = (len(share.subchain.nothing_before(numbers)) for numbers in (TURNING, BOUNDARY))
             hangs, independent = part.hangs, part.independent

@@ -33,7 +33,7 @@ class _Recorder:
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, held: Floats | None = None
     ) -> Acted:
         self.asked.append((t, q.copy(), u.copy()))
-        return self._dynamics.evaluate(t, q, u, udot, rates, held)
+        return self._dynamics.derivative.evaluate(t, q, u, udot, rates, held)
 
 
 def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats, Floats]]:
@@ -76,7 +76,7 @@ def player(dynamics: Dynamics, q: Floats, u: Floats, udot: Floats) -> tuple[Call
         nonlocal at
         t, q, u = states[at]
         at = (at + 1) % len(states)
-        dynamics.evaluate(t, q, u, udot, rates)
+        dynamics.derivative.evaluate(t, q, u, udot, rates)
 
     def begin() -> None:
         nonlocal at

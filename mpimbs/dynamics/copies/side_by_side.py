@@ -268,7 +268,7 @@ class SideBySide:
     def residuals(self, t: float, q: Floats, u: Floats, chosen: Sequence[int]) -> Iterator[tuple[int, Residual]]:
         """Give what the accelerations found for some copies at a time (s) leave of their equations of motion.
 
-        One evaluation of all, and sweeps over each of these by itself; see `Dynamics.residual`. A copy whose forces
+        One evaluation of all, and sweeps over each of these by itself; see `JointLoads.residual`. A copy whose forces
         could not be found is left out.
 
         Parameters

@@ -118,7 +118,7 @@ FACTOR_IN, SOLVE_IN = by_width(_factor), by_width(_solve)
 class Factor(Protocol):
     """The inertia matrix of the spanning tree in a state, with what joints are heavier by, in factors.
 
-    `Dynamics.factor` makes it. All ranks call its methods together.
+    `InertiaMatrix.factor` makes it. All ranks call its methods together.
     """
 
     def at(self, q: Floats, armature: Floats | None = None) -> None:

@@ -128,9 +128,9 @@ class Equilibrium:
         SimulationError
             On all ranks: none is found, or a function of the model failed.
         """
-        q, _, _ = self._dynamics.agreed(q, self._still, t=self._time)
-        q, _ = self._dynamics.followed(self._time, q.copy(), self._still)
-        with self._dynamics.external.motions.resting():
+        q, _, _ = self._dynamics.divided.agreed(q, self._still, t=self._time)
+        q, _ = self._dynamics.divided.followed(self._time, q.copy(), self._still)
+        with self._dynamics.divided.external.motions.resting():
             return self._found(q, told)
 
     def _found(self, q: Floats, told: Callable[[int, float, float], None]) -> Settled:
@@ -144,7 +144,7 @@ class Equilibrium:
         nothing = NOTHING * steepest
         if left <= nothing:
             return Settled(at.q, 0, 0, self._largest(at.r), 0.0)
-        gravity = float(np.linalg.norm(dynamics.root[3:])) / extent_of(dynamics, at.q)
+        gravity = float(np.linalg.norm(dynamics.divided.root[3:])) / extent_of(dynamics, at.q)
         square = 1.0 / (gravity or steepest)  # s^2, of a fall by the system's size, or of its fastest motion
         step, last, straight, begins, unresisted = BEGIN * square, np.inf, False, STRAIGHT * farthest, 0
         least, stalled = np.inf, 0

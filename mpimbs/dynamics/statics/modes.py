@@ -84,8 +84,8 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
     check_kinds(modes, {"dynamics": dynamics, "count": count})
     if count < 1:
         raise InputError(f"count must be a number of modes from 1 on, got {count}")
-    q, still, _ = dynamics.agreed(q, np.zeros(dynamics.subchain.nu))
-    q, _ = dynamics.followed(0.0, q.copy(), still)
+    q, still, _ = dynamics.divided.agreed(q, np.zeros(dynamics.subchain.nu))
+    q, _ = dynamics.divided.followed(0.0, q.copy(), still)
     if dynamics.loops is not None and (wrong := dynamics.loops.opened(q, still)):
         raise InputError(wrong)
     space = _Displacements(dynamics, q)
@@ -94,7 +94,7 @@ def modes(dynamics: Dynamics, q: npt.ArrayLike, count: int = 10) -> Modes:
         raise InputError(
             f"system '{dynamics.system.name}' has loops and {n} speeds; modes of such have {MOST} at the most"
         )
-    with dynamics.external.motions.resting():
+    with dynamics.divided.external.motions.resting():
         if n > DENSE and not looped:
             try:
                 return _by_lanczos(space, count)
@@ -165,7 +165,7 @@ class _Displacements:
 
     def gathered(self, rows: Floats) -> Floats | None:
         """Put rows [nu here, any] together, on rank 0."""
-        found = Gather(self.dynamics.comm, self.dynamics.model_order["u"], rows.shape[1])(rows)
+        found = Gather(self.dynamics.comm, self.dynamics.divided.model_order["u"], rows.shape[1])(rows)
         return None if found is None else found.reshape(-1, rows.shape[1])
 
     def holding(self, q: Floats) -> Floats:
@@ -212,13 +212,13 @@ class _Displacements:
 
     def multiplied(self, vector: Floats) -> Floats:
         """M times a whole vector."""
-        return self.whole(self.dynamics.multiply(self._q, vector[self._part]))
+        return self.whole(self.dynamics.inertia.multiply(self._q, vector[self._part]))
 
     def softened(self) -> Callable[[Floats], Floats]:
         """Give about K^-1 of whole vectors: what springs and the tension of lines make of K, and nearly no M."""
         dynamics, still = self.dynamics, np.zeros(self.dynamics.subchain.nu)
         matrix, tension = dynamics.inertia.implicit_matrix_of_bodies, Tension(dynamics.subchain)
-        fall = float(np.linalg.norm(dynamics.root[3:]))
+        fall = float(np.linalg.norm(dynamics.divided.root[3:]))
         long = LONG * np.sqrt(extent_of(dynamics, self._q) / fall) if fall else LONG
         matrix.at(self._q, long, tension.stiffness(dynamics.joint_loads(self._q, still)))
 
@@ -231,7 +231,7 @@ class _Displacements:
 
     def inertia_matrix(self) -> Floats | None:
         """M of the spanning tree, on rank 0."""
-        return self.dynamics.gather_rows(self.dynamics.inertia_matrix(self._q))
+        return self.dynamics.inertia.gather_rows(self.dynamics.inertia_matrix(self._q))
 
     def allowed(self) -> Floats | None:
         """A basis of the displacements that joints and loops allow [nu, any], in units of the system; on rank 0."""

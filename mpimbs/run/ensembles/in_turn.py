@@ -163,7 +163,10 @@ class CopyTrajectory(Trajectory):
     def taken(self) -> list[int]:
         """Steps, rejected ones and evaluations."""
         stepper = self._stepper
-        return [*((0, 0) if stepper is None else (stepper.steps, stepper.rejected)), self.dynamics.evaluations]
+        return [
+            *((0, 0) if stepper is None else (stepper.steps, stepper.rejected)),
+            self.dynamics.derivative.evaluations,
+        ]
 
     @property
     def seen(self) -> Seen:

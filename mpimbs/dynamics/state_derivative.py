@@ -37,6 +37,7 @@ class StateDerivative:
 
     def __init__(self, divided: DividedSystem, loops: ClosedLoops | None) -> None:
         self._divided, self._loops, self._evaluation = divided, loops, divided.evaluation
+        self._system, self._changes = divided.system, divided.changes
         self.evaluations = 0
         self._acted = NOTHING  # in the last evaluation that was given forces
 
@@ -64,7 +65,7 @@ class StateDerivative:
         """
         evaluation = self._evaluation
         try:
-            if not evaluation.in_phases and tau is None and self._divided.system.changes == self._divided.changes:
+            if not evaluation.in_phases and tau is None and self._system.changes == self._changes:
                 # One call of compiled code takes no other type of array, and refuses other sizes: all that is asked
                 # of small systems, whose sweeps take no longer than a few questions of Python.
                 self.evaluations += 1

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
+from mpimbs.dynamics.state_derivative import StateDerivative
 
 Floats = npt.NDArray[np.float64]
 MOST = 200  # evaluations
@@ -18,22 +19,22 @@ RTOL = 1e-8  # of the simulation
 
 
 class _Recorder:
-    """Stands in for a `Dynamics`, and keeps what it is asked for."""
+    """Stands in for a `StateDerivative`, and keeps what it is asked for."""
 
     compiled = None  # Python is asked
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._dynamics = dynamics
+    def __init__(self, derivative: StateDerivative) -> None:
+        self.recorded = derivative
         self.asked: list[tuple[float, Floats, Floats]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._dynamics, name)
+        return getattr(self.recorded, name)
 
     def evaluate(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, held: Floats | None = None
     ) -> Acted:
         self.asked.append((t, q.copy(), u.copy()))
-        return self._dynamics.derivative.evaluate(t, q, u, udot, rates, held)
+        return self.recorded.evaluate(t, q, u, udot, rates, held)
 
 
 def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats, Floats]]:
@@ -47,14 +48,18 @@ def record(dynamics: Dynamics, q: Floats, u: Floats) -> list[tuple[float, Floats
     from mpimbs.stepping.integrators import make_integrator
     from mpimbs.stepping.schemes import Accuracy
 
-    recorder = _Recorder(dynamics)
+    recorder = _Recorder(dynamics.derivative)
     largest = max(dynamics.comm.allgather(q.nbytes + u.nbytes))
     count = int(np.clip(ROOM // max(largest, 1), 2, MOST))
-    stepper = make_integrator(cast(Dynamics, recorder), q, u, "dopri5", Accuracy(RTOL, RTOL))
-    recorder.asked.clear()  # the trial of the first step
-    while len(recorder.asked) < count:
-        stepper.step_towards(np.inf)
-    stepper.close()
+    dynamics.derivative = cast(StateDerivative, recorder)
+    try:
+        stepper = make_integrator(dynamics, q, u, "dopri5", Accuracy(RTOL, RTOL))
+        recorder.asked.clear()  # the trial of the first step
+        while len(recorder.asked) < count:
+            stepper.step_towards(np.inf)
+        stepper.close()
+    finally:
+        dynamics.derivative = recorder.recorded
     return recorder.asked[:count]
 
 

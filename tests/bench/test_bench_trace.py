@@ -75,7 +75,7 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
     trace = traces_of(coupling, comm.size, 64)[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system_from("spatial_chain:64"), comm, coupling)) as dynamics:
-        scan = planned(dynamics._evaluation._turns._butterfly)
+        scan = planned(dynamics.divided.evaluation._turns._butterfly)
         parallel_assert(messages(trace, 0, levels) == scan, f"scan {trace.events}, planned {scan}", comm)
         joins = (
             in_bytes(dynamics.divided.coupling)
@@ -95,7 +95,7 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     trace = write_traces(calibration, comm.size)[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        found, expected = messages(trace, 0, levels), planned(dynamics._evaluation._turns._butterfly)
+        found, expected = messages(trace, 0, levels), planned(dynamics.divided.evaluation._turns._butterfly)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
         found, expected = messages(trace, levels, trace._tag), in_bytes(dynamics.divided.coupling)
         parallel_assert(found == expected, f"{found}, planned {expected}", comm)
@@ -110,7 +110,7 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     calibration = Calibration(system, 0.001)
     trace = write_traces(calibration, comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
-        evaluation, part = dynamics._evaluation, dynamics.divided.subchains
+        evaluation, part = dynamics.divided.evaluation, dynamics.divided.subchains
         assert isinstance(part, Intervals) and evaluation._remote_ends is not None
         others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._remote_ends._others.items()}
         doubles = evaluation._remote_ends._exchange.to_others.size

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError, by_all_ranks
+from mpimbs.base.garbage import many_objects
 from mpimbs.base.places import check_new, check_place, current_folder
 from mpimbs.base.sizes import VARIABLE
 from mpimbs.cli.ahead import compile_run, compile_usual
@@ -40,7 +41,7 @@ from mpimbs.cli.options import (
 from mpimbs.cli.streams import lasting_streams, leave_no_escapes
 from mpimbs.cli.words import Command, said_on_root, said_together
 from mpimbs.coupling.settings import EvaluationSettings
-from mpimbs.parallel.launcher import launch_of, refuse_singletons
+from mpimbs.parallel.launcher import launch_of, refuse_singletons, soon_begun
 from mpimbs.stepping.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
         All ranks that were started, by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with lasting_streams() as out, _Job(comm, f"mpimbs {words[0]}" if words else "mpimbs") as job:
+    with many_objects(), lasting_streams() as out, _Job(comm, f"mpimbs {words[0]}" if words else "mpimbs") as job:
         code, message = _run(job, words)
         out.flush()
         if out.error is not None and not isinstance(out.error, BrokenPipeError):  # who closes a pipe has read enough
@@ -323,7 +324,8 @@ class _Job(contextlib.ExitStack):
 
         `refused`: why this rank won't do what its command line says; then so must the others.
         """
-        from mpi4py import MPI
+        with soon_begun():
+            from mpi4py import MPI
 
         from mpimbs.parallel.agreement import abort_on_error, alike
         from mpimbs.run.progress import compilation_told

@@ -7,9 +7,8 @@ A kernel is a plain Python function of numbers of one type T, tuples of T and ar
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -50,6 +49,7 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
     """
     if function is None:
         return functools.partial(kernel, inline=inline, merge=merge)
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # of each dispatcher of it
     options = _OPTIONS | {"forceinline": inline, "inline": "always" if merge else "never"}
     called = numba.njit(pipeline_class=WholeCompiler, **options)(function)
     called._cache = KernelCache(function)
@@ -75,17 +75,6 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
 def kernel_overload(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`numba.extending.overload` for what only kernels call."""
     return overload(function, jit_options=_OPTIONS | {"pipeline_class": PartCompiler}, **options)
-
-
-@contextmanager
-def many_objects() -> Iterator[None]:
-    """Have Python look for garbage less often: compiling makes millions of objects that live on; 8 % less time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def interpreted(compiled: Dispatcher) -> Callable[..., Any]:

@@ -208,5 +208,11 @@ def stamp(function: Callable[..., Any]) -> str:
 
 def outside(function: Callable[..., Any]) -> bool:
     """Whether a function is none of the package, nor of a text that it has made (`widths`)."""
-    file = Path(function.__code__.co_filename)
+    return _lies_outside(function.__code__.co_filename)
+
+
+@functools.cache
+def _lies_outside(filename: str) -> bool:
+    """Whether a file that code names is none of the package; texts that it has made have no place."""
+    file = Path(filename)
     return file.is_absolute() and not file.resolve().is_relative_to(SOURCES)

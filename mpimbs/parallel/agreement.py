@@ -17,8 +17,8 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, by_all_ranks, warn_caller
+from mpimbs.base.garbage import many_objects
 from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
-from mpimbs.kernels.compiler import many_objects
 from mpimbs.kernels.turns import COMPILING
 from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
 from mpimbs.model.contents import JointRead

@@ -1,6 +1,8 @@
 """Launchers that don't belong to the MPI library: what is refused, and what is legal."""
 
 import ctypes
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mpi_helpers import ROOT, run_job, starts_mpiexec
+from mpi_helpers import ROOT, plain_environment, run_job, starts_mpiexec
 from mpimbs.base.errors import InputError
 from mpimbs.parallel import launcher
-from mpimbs.parallel.launcher import let_jobs_start, refuse_singletons
+from mpimbs.parallel.launcher import let_jobs_start, refuse_singletons, soon_begun
 
 ALONE: Any = SimpleNamespace(size=1)
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "SLURM_PROCID": "0"}
@@ -66,23 +68,42 @@ def test_the_shell_of_srun_pty_is_no_task() -> None:
         refuse_singletons(ALONE, OPEN_MPI, interactive=True)
 
 
-def test_jobs_of_a_process_that_has_begun_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variable", ["OMPI_MCA_ess", "OMPI_MCA_pmix"])
+def test_jobs_of_a_process_that_has_begun_mpi(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What MPI has told the process alone is told to no job that it starts; what the user has set is."""
     environment: Any = ctypes.CDLL(None)
     environment.getenv.restype = ctypes.c_char_p
-    monkeypatch.delenv("OMPI_MCA_ess", raising=False)
-    before = environment.getenv(b"OMPI_MCA_ess")
-    environment.setenv(b"OMPI_MCA_ess", b"singleton", 1)
+    name = variable.encode()
+    monkeypatch.delenv(variable, raising=False)
+    before = environment.getenv(name)
+    environment.setenv(name, b"singleton", 1)
     try:
         let_jobs_start()
-        assert environment.getenv(b"OMPI_MCA_ess") is None
-        monkeypatch.setenv("OMPI_MCA_ess", "mine")
+        assert environment.getenv(name) is None
+        monkeypatch.setenv(variable, "mine")
         let_jobs_start()
-        assert environment.getenv(b"OMPI_MCA_ess") == b"mine"
+        assert environment.getenv(name) == b"mine"
     finally:
         monkeypatch.undo()
         if before is not None:
-            environment.setenv(b"OMPI_MCA_ess", before, 1)
+            environment.setenv(name, before, 1)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_jobfam_session_dir", "PMIX_RANK", "PMI_FD", "MV2_COMM_WORLD_RANK"),
+        *("PRTE_LAUNCHED", "SLURM_STEP_ID", "FLUX_JOB_ID", "PALS_APID"),
+    ],
+)
+def test_ranks_of_launchers_begin_as_they_do(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI")
+    before = dict(os.environ)
+    with soon_begun({variable: "0", "HOME": "/"}):
+        assert os.environ == before
+    with soon_begun({"HOME": "/", "SLURM_JOB_ID": "7", "OMPI_MCA_btl_tcp_if_include": "eth0"}):
+        assert "OMPI_MCA_ess_singleton_isolated" in os.environ
+    assert os.environ == before
 
 
 @pytest.mark.parametrize("rank", ["SLURM_PROCID", "PMI_RANK"])
@@ -114,3 +135,19 @@ class TestUnderMpiexec:
         assert job.returncode == 2, job.stdout
         assert job.stdout.count("mpimbs: the launcher started 2 tasks (OMPI_COMM_WORLD_SIZE)") == 1, job.stdout
         assert "chain of 8 bodies" not in job.stdout
+
+    def test_a_process_that_began_soon_starts_a_job(self, tmp_path: Path) -> None:
+        script = (
+            "import subprocess, sys\n"
+            "from mpimbs.parallel.launcher import soon_begun\n"
+            "with soon_begun():\n"
+            "    from mpi4py import MPI\n"
+            "assert MPI.COMM_WORLD.size == 1 and MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size == 1\n"
+            "rank = 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'\n"
+            "job = ['mpiexec', '-n', '2', sys.executable, '-c', rank]\n"
+            "sys.exit(subprocess.run(job, stdin=subprocess.DEVNULL).returncode)\n"
+        )
+        environment = plain_environment() | {"PYTHONPATH": str(ROOT)}
+        words = [sys.executable, "-c", script]
+        told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+        assert told.returncode == 0 and "".join(told.stdout.split()) == "22", told.stdout + told.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from mpimbs.model.contents import Contents
 
 SAMPLES = 200  # by default
+TOLERANCES = ("tol", "rtol", "atol")
 # Settings of a simulation that ensembles take.
 OF_ENSEMBLES = (
-    "t_end", "integrator", "rtol", "atol", "dt", "tension", "every", "projection", "stabilisation", "sample", "poses",
+    "t_end", "integrator", *TOLERANCES, "dt", "tension", "every", "projection", "stabilisation", "sample", "poses",
     "loads", "force", "lanes", "no_witness",
 )  # fmt: skip
 MOST_SAMPLES = 1e8
@@ -64,6 +65,16 @@ class SimulationSettings(EvaluationSettings):
             more="A name in `mpimbs.stepping.schemes.INTEGRATORS`, or any of PETSc's as petsc:NAME.",
         ),
     ] = "dopri5"
+    tol: Annotated[
+        float | None,
+        Setting(
+            "Tolerance for the adaptive step, relative and absolute",
+            "rad, m, rad/s, m/s",
+            default="`rtol` and `atol`",
+            noun="the tolerance",
+            must=FRACTION,
+        ),
+    ] = None
     rtol: Annotated[
         float,
         Setting(
@@ -161,11 +172,16 @@ class SimulationSettings(EvaluationSettings):
 
     @classmethod
     def asked(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
-        """Give the settings that a user asks for; also refused are tolerances of steps that are fixed."""
-        tolerance = next((name for name in ("rtol", "atol") if name in given), None)
-        if tolerance is not None and given.get("dt") is not None:
-            raise InputError(f"`{tolerance}` is for adaptive steps, `dt` fixes them: leave one of them out")
-        return super().asked(given, base)
+        """Give the settings that a user asks for; refused are two tolerances for one, or any where steps are fixed."""
+        tol = given.get("tol")
+        tolerances = [name for name in TOLERANCES if given.get(name) is not None]
+        if tolerances and given.get("dt") is not None:
+            raise InputError(f"`{tolerances[0]}` is for adaptive steps, `dt` fixes them: leave one of them out")
+        if tol is None:
+            return super().asked(given, base)
+        if len(tolerances) > 1:
+            raise InputError(f"`tol` is `rtol` and `atol`, and `{tolerances[1]}` is given too: leave one of them out")
+        return replace(super().asked({**given, "rtol": tol, "atol": tol}, base), tol=None)
 
     def suited(self, system: Contents) -> Self:
         """Give the settings if they are for a system: loops take some that others don't."""

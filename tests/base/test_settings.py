@@ -39,7 +39,7 @@ GIVEN: dict[str, Any] = {
     "every": 0.01, "sample": "q,u:link2", "poses": True, "loads": True, "extremes": True, "no_witness": True,
     "force": True, "tension": "on",
 }  # fmt: skip
-STEPS: list[dict[str, Any]] = [{"rtol": 1e-6, "atol": 1e-7}, {"dt": 0.005}]
+STEPS: list[dict[str, Any]] = [{"rtol": 1e-6, "atol": 1e-7}, {"dt": 0.005}, {"tol": 1e-5}]
 OF_LOOPS: dict[str, Any] = {"projection": "velocities", "stabilisation": 0.5}  # refused elsewhere
 OF_ASSEMBLIES: dict[str, Any] = {"schedule": "serial", "leaves": "bodies"}  # alike
 OF_AUGMENTED: dict[str, Any] = {
@@ -65,7 +65,7 @@ def at(data: dict[str, Any], path: str) -> Any:
     return data
 
 
-@pytest.mark.parametrize("steps", STEPS, ids=["adaptive", "fixed"])
+@pytest.mark.parametrize("steps", STEPS, ids=["adaptive", "fixed", "one tolerance"])
 def test_every_setting_is_an_option_and_in_the_files(comm: MPI.Comm, tmp_path: Path, steps: dict[str, Any]) -> None:
     """What is asked for on the command line is what the checkpoint and the output file hold."""
     assert {field.path for field in ALL} == set(GIVEN).union(*STEPS, *ELSEWHERE), "a setting has no value in this test"
@@ -77,7 +77,7 @@ def test_every_setting_is_an_option_and_in_the_files(comm: MPI.Comm, tmp_path: P
         if any(field.path in others for others in ELSEWHERE):
             continue
         value = asked.get(field.path, field.default)
-        assert value != field.default or field.path in {"dt", "rtol", "atol"} - set(steps)
+        assert value != field.default or field.path in {"dt", "tol", "rtol", "atol"} - set(steps)
         if field in KEYS.values():
             if field.path in asked:
                 coupled.append(field.name if value is True else f"{field.name}={value}")
@@ -89,6 +89,8 @@ def test_every_setting_is_an_option_and_in_the_files(comm: MPI.Comm, tmp_path: P
     comm.Barrier()
     if comm.rank > 0:
         return
+    if "tol" in given:  # both tolerances, which is what files have
+        given = given | {"rtol": given["tol"], "atol": given["tol"], "tol": None}
     header = read_header(folder / "k.h5")
     with h5py.File(folder / "out.h5") as file:
         output = json.loads(file.attrs["settings"])
@@ -204,6 +206,11 @@ REFUSED: dict[str, tuple[Callable[[MPI.Comm], object], str]] = {
         "between 0 and 1, got `solver.rtol=2`",
     ),
     "both steps": (lambda comm: simulate("chain:6", 1.0, comm, rtol=1e-3, dt=1e-3), "`rtol` is for adaptive steps"),
+    "two tolerances": (
+        lambda comm: simulate("chain:6", 1.0, comm, tol=1e-3, atol=1e-3),
+        "`tol` is `rtol` and `atol`, and `atol` is given too: leave one of them out",
+    ),
+    "no tolerance": (lambda comm: simulate("chain:6", 1.0, comm, tol=0.0), "must be between 0 and 1, got `tol=0`"),
     "no whole": (
         lambda comm: simulate("chain:6", 1.0, comm, settings=Checkpoints()),  # type: ignore[arg-type]
         "settings must be SimulationSettings, got a Checkpoints",

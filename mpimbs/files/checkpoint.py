@@ -34,7 +34,7 @@ from mpimbs.files.reading import open_hdf5
 from mpimbs.files.slices import SharedFile, Slices
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "mpimbs checkpoint 7"
+FORMAT = "mpimbs checkpoint 8"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most
 

@@ -12,11 +12,19 @@ from mpimbs.base.arguments import doubles, finite_doubles
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
-from mpimbs.parts.entries import displace, forces_of_part, joint_loads, loads_of_bodies, move, prescribe
+from mpimbs.parts.entries import (
+    displace,
+    energies,
+    energy_and_momentum,
+    forces_of_part,
+    joint_loads,
+    loads_of_bodies,
+    move,
+    prescribe,
+)
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
-from mpimbs.sweep.joint_forces import spring_energy
-from mpimbs.sweep.magnitudes import load_magnitudes, reached, rotor_energy, totals
+from mpimbs.sweep.magnitudes import load_magnitudes, reached
 from mpimbs.sweep.motion import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
@@ -295,10 +303,16 @@ class Subchain:
         """
         q, u = self.state(q, u)
         motion = self.motions(q, u) if motion is None else motion
-        kinetic, potential, linear, angular = totals(0.0, self.structure, tuple(gravity), motion)
-        kinetic += rotor_energy(0.0, self.with_rotors, u)
-        potential += spring_energy(0.0, self.structure, self.springs, q)
+        found = energy_and_momentum(self.with_rotors, self.springs, tuple(gravity), q, u, motion)
+        kinetic, potential, linear, angular = found
         return np.array([kinetic, potential, *linear, *angular])
+
+    def energies(self, q: Floats, u: Floats) -> Floats:
+        """Kinetic and potential energy (J) in states of a whole system, [states, 2]; they are read by address."""
+        found, gravity = np.empty((len(q), 2)), tuple(self.system.gravity)
+        given = self.with_rotors, self.springs, self._whole.work, gravity, AT_REST, q.reshape(-1), u.reshape(-1)
+        energies(*given, self._motions, found.reshape(-1))
+        return found
 
     def joint_loads(
         self,

@@ -2,6 +2,10 @@
 
 Each copy has the error estimate that it has alone, of its worst number; the largest counts. A copy
 that no step suits is left behind where it was: the others go on without it.
+
+Samples don't shorten steps: within the last one states are those of the scheme's polynomial. What a checkpoint keeps is
+therefore where that step began, how long it was, and the state at the sample: on the same ranks the step is made again,
+to the same bits, on others the copies begin from the sample.
 """
 
 from __future__ import annotations
@@ -32,10 +36,12 @@ class LanesMemory(NamedTuple):
     Attributes
     ----------
     time : float
-        Reached (s).
+        Of the sample (s).
     sizes : StepSizes
     vectors : dict of arrays [copies, n]
-        Among them the states, `q` and `u`.
+        `q_now`, `u_now`: the states at that time. `q`, `u` and their rates: where the last step began. `times`: when
+        that was, and the time reached (s). `step`: its size and that of the next (s), and whether all that its
+        polynomial takes was evaluated. `error`: of the step.
     left : array of bool [copies]
         Which copies are left behind.
     """
@@ -55,6 +61,8 @@ class CopiesStepper:
     integrator : str
         A name in `tableaux.TABLEAUX`.
     accuracy : Accuracy
+    end : float
+        Time (s) that no step passes.
     state : (array [copies, nq], array [copies, nu]), optional
         Where they begin, those of the models by default.
     memory : LanesMemory, optional
@@ -77,12 +85,16 @@ class CopiesStepper:
         copies: SideBySide,
         integrator: str,
         accuracy: Accuracy,
+        end: float,
         state: tuple[Floats, Floats] | None = None,
         memory: LanesMemory | None = None,
     ) -> None:
-        self.copies, self._accuracy, self._fixed = copies, accuracy, accuracy.dt is not None
-        if memory is not None:
-            state = memory.vectors["q"], memory.vectors["u"]
+        self.copies, self._accuracy, self._fixed, self._goal = copies, accuracy, accuracy.dt is not None, end
+        known = None if memory is None else memory.vectors
+        # Of several ranks that have reached several times the copies meet at the sample.
+        alike = known is not None and bool((known["times"] == known["times"][:1]).all())
+        if known is not None:
+            state = (known["q"], known["u"]) if alike else (known["q_now"], known["u_now"])
         q, u = copies.initial_state() if state is None else state
         self._end = q.size
         steps = copies.structure.steps
@@ -97,17 +109,38 @@ class CopiesStepper:
         self.steps = self.rejected = self.evaluations = 0
         self.sizes = StepSizes() if memory is None else memory.sizes
         self._room = np.empty_like(whole)
-        if memory is not None:
-            self._give_up(memory.left)
-            errors = memory.vectors["error"][:, 0]
-            own.numbers[m.ERROR_BEFORE] = np.max(errors, initial=m.LEAST_ERROR, where=~memory.left)
-            if RATES[0] in memory.vectors:
-                rates = np.concatenate([memory.vectors[name].ravel() for name in RATES])
-                if np.isfinite(rates).all():  # not so before the first step
-                    own.know(rates)
+        self._behind = self._completed = False  # whether a step is, and what its polynomial takes beyond its stages
         self._crawl = Crawl()
-        own.begin(0.0 if memory is None else memory.time)
-        own.step = accuracy.dt or (self._first_step() if memory is None else self._smallest(memory))
+        if memory is None or known is None:
+            own.begin(0.0)
+            own.step = accuracy.dt or self._first_step()
+            return
+        self._give_up(memory.left)
+        began, reached = known["times"][0].tolist() if alike else (memory.time, memory.time)
+        own.begin(began)
+        if alike:
+            rates = np.concatenate([known[name].ravel() for name in RATES])
+            if np.isfinite(rates).all():
+                own.know(rates)
+            if reached > began:
+                self._step_again(*known["step"][0, ::2].tolist(), reached)
+        going = ~memory.left
+        own.numbers[m.ERROR_BEFORE] = np.max(known["error"][:, 0], initial=m.LEAST_ERROR, where=going)
+        own.step = accuracy.dt or float(np.min(known["step"][:, 1], initial=np.inf, where=going))
+
+    def _step_again(self, size: float, completed: float, reached: float) -> None:
+        """Make the step of some size (s) to a time (s) again, which was taken, and counted, before a restart."""
+        own = self._steps
+        own.step, own.counts[m.REGARDLESS] = size, 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            own.attempt(np.inf, self._evaluate)
+        _, self._behind = own.conclude(0.0)
+        own.counts[m.REGARDLESS] = 0
+        own.numbers[m.REACHED] = reached
+        if completed:
+            own.complete(self._evaluate)
+            self._completed = True
+        self.evaluations = 0
 
     def _evaluate(self, t: float, state: tuple[Floats, Floats, Floats], row: int) -> None:
         """Write the rates of a state: of coordinates, then udot; zero of what is left behind."""
@@ -159,35 +192,57 @@ class CopiesStepper:
         _, q, u = self._steps.state
         return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
-    def vectors(self) -> dict[str, Floats]:
-        """Give what the next step takes from those before it, as `LanesMemory` has it."""
-        count, (q, u) = self.copies.count, self.state
-        error = self._steps.numbers[m.ERROR_BEFORE]
-        vectors = {"q": q, "u": u, "step": np.full((count, 1), self.step_size), "error": np.full((count, 1), error)}
-        rates = self._steps.known_rates
-        if rates is None:
-            rates = np.full(q.size + u.size, np.nan)
-        parts = rates[: self._end], rates[self._end :]
-        return vectors | {name: part.reshape(count, -1).copy() for name, part in zip(RATES, parts, strict=True)}
+    def at(self, t: float) -> tuple[Floats, Floats]:
+        """Give states at a time (s) in the last step, or where that ended; see `state`."""
+        own = self._steps
+        if not self._behind or self._reaches(t, self.time):
+            return self.state
+        if own.tableau.between_takes_more and not self._completed:
+            self._trouble, self._completed = {}, True
+            own.complete(self._evaluate)
+            self._leave(self._troubled(), t, own.size)
+        _, q, u = own.within(t)
+        return q.copy().reshape(self.copies.count, -1), u.copy().reshape(self.copies.count, -1)
 
-    def _smallest(self, memory: LanesMemory) -> float:
-        """The smallest of the steps (s) that copies would take, which may come from several ranks."""
-        return float(np.min(memory.vectors["step"][:, 0], initial=np.inf, where=~memory.left))
+    def _reaches(self, t: float, now: float) -> bool:
+        """Whether a time (s) is at that of the steps or, but for rounding, behind."""
+        return t >= now - (m.SLACK * self._steps.step if self._fixed else ROUNDING * now)
+
+    def vectors(self, t: float) -> dict[str, Floats]:
+        """Give what the next step takes from those before it, at a sample (s), as `LanesMemory` has it."""
+        own, count = self._steps, self.copies.count
+        before, rates = (own.other, own.rows[own.counts[m.FIRST]][0]) if self._behind else (own.state, own.known_rates)
+        if rates is None:
+            rates = np.full(self._room.size, np.nan)
+        q_now, u_now = self.at(t)
+        parts = {
+            "q": before[1],
+            "u": before[2],
+            **dict(zip(RATES, (rates[: self._end], rates[self._end :]), strict=True)),
+        }
+        vectors = {name: part.reshape(count, -1).copy() for name, part in parts.items()}
+        facts = {
+            "times": (own.began if self._behind else own.time, own.time),
+            "step": (own.size, own.step, self._completed),
+            "error": (own.numbers[m.ERROR_BEFORE],),
+        }
+        return vectors | {n: np.tile(f, (count, 1)) for n, f in facts.items()} | {"q_now": q_now, "u_now": u_now}
 
     def step_towards(self, target: float) -> bool:
-        """Try a step, not beyond a time (s), and say whether that is reached."""
+        """Try a step if a time (s) is not reached, and say whether it is then: `at` has the states there."""
         own = self._steps
         began = self.time
-        left = target - began
-        if left <= ROUNDING * began or self.left.all():
+        if self.left.all():
             own.begin(target)
+        if self._reaches(began, target):
             return True
-        self._trouble = {}
+        left = self._goal - began
+        self._trouble, self._behind, self._completed = {}, False, False
         with np.errstate(over="ignore", invalid="ignore"):
-            own.attempt(target, self._evaluate)
+            own.attempt(self._goal, self._evaluate)
             errors = self._errors()
         if self._trouble:
-            self._leave(np.isin(np.arange(self.copies.count), list(self._trouble)), began, own.size)
+            self._leave(self._troubled(), began, own.size)
             return False
         worst = float(errors.max())
         outcome, accepted = own.conclude(worst)
@@ -200,16 +255,21 @@ class CopiesStepper:
             self.rejected += 1
             return False
         self.steps += 1
+        self._behind = True
         if not self._fixed:
             self.sizes.take(own.sizes)
             if self._crawl.took(self.time - began, left):
                 self._leave_crawling(errors == worst)
-        return self.time == target
+        return self._reaches(self.time, target)
 
-    def leave(self, reasons: Mapping[int, str]) -> None:
-        """Leave copies behind at the time reached, for these reasons."""
+    def leave(self, reasons: Mapping[int, str], t: float) -> None:
+        """Leave copies behind at a time (s) in the last step, for these reasons."""
         self._trouble = dict(reasons)
-        self._leave(np.isin(np.arange(self.copies.count), list(reasons)), self.time, self.step_size)
+        self._leave(self._troubled(), t, self.step_size)
+
+    def _troubled(self) -> npt.NDArray[np.bool_]:
+        """Which copies have trouble [copies]."""
+        return np.isin(np.arange(self.copies.count), list(self._trouble))
 
     def _leave_crawling(self, chosen: npt.NDArray[np.bool_]) -> None:
         """Leave the copies behind for which steps shrink towards nothing."""

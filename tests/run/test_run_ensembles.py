@@ -1,5 +1,6 @@
 """Ensembles: each copy as its own simulation, copies that fail, restarts with the same bits, outputs, refusals."""
 
+import functools
 import signal
 import time
 from pathlib import Path
@@ -19,7 +20,6 @@ from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.kernels.lanes import native_width
 from mpimbs.run.ensembles import in_lanes
 from mpimbs.run.restart import restart
-from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.copies_stepper import CopiesStepper
 from mpimbs.stepping.settings import Checkpoints
 from run.interruptions import differing, disturbed
@@ -146,16 +146,19 @@ def test_copies_are_checked_in_rotation(comm: MPI.Comm, monkeypatch: pytest.Monk
     assert result.witness["checks"] == (2 + 3 + 2) * comm.size and result.witness["copies"] == min(8, 7 * comm.size)
 
 
-def test_one_copy_takes_the_steps_of_its_own_simulation() -> None:
-    for spec in (ropes(), "chain:5"):
-        with Simulation(spec, t_end=0.3, **ADAPTIVE) as simulation:  # whose steps end at samples, as those of ensembles
-            for t in np.arange(1, round(0.3 / ADAPTIVE["every"]) + 1) * ADAPTIVE["every"]:
-                simulation.advance(float(t))
-        own = simulation.result
-        result = Batch(spec).simulate(0.3, **ADAPTIVE)
-        evaluations = own.evaluations - own.witness["checks"]
-        assert (result.steps, result.rejected, result.evaluations) == (own.steps, own.rejected, evaluations)
-        assert result.step_sizes["mean"] == pytest.approx(own.step_sizes["mean"], rel=1e-9)
+@pytest.mark.parametrize("integrator", ["dopri5", "bs3", "dop853"])
+def test_one_copy_takes_the_steps_of_its_own_simulation(integrator: str) -> None:
+    """Samples shorten none of them, and are those of the same polynomials."""
+    asked = {"tol": 1e-6, "every": 0.001, "integrator": integrator}
+    for spec in (ropes(), "chain:5", "spatial_chain:4"):
+        own, result = (run(0.3, **asked) for run in (functools.partial(simulate, spec), Batch(spec).simulate))
+        checks = own.evaluations - own.witness["checks"]
+        assert (result.steps, result.rejected) == (own.steps, own.rejected) and result.steps < 200
+        assert result.evaluations == checks
+        rounding = 1e-4 if integrator == "dop853" else 1e-9  # in error estimates, which steps of high order live on
+        assert result.step_sizes["mean"] == pytest.approx(own.step_sizes["mean"], rel=rounding)
+        assert_close("samples", result.q[:, 0], own.q, "adaptive steps", comm=MPI.COMM_SELF)
+        assert_close("speeds", result.u[:, 0], own.u, "adaptive steps", comm=MPI.COMM_SELF)
 
 
 def test_copies_that_fail(comm: MPI.Comm) -> None:
@@ -209,12 +212,22 @@ def test_an_output_that_is_removed_as_it_ends(comm: MPI.Comm, folder: Path, monk
             result.q  # noqa: B018
 
 
-@pytest.mark.parametrize("settings", [ADAPTIVE | {"poses": True}, FIXED | {"dt": 0.005}], ids=["adaptive", "fixed"])
+WITHIN = {"tol": 1e-6, "integrator": "dop853"}  # many samples in a step
+RESTARTED: dict[str, dict[str, Any]] = {
+    "adaptive": ADAPTIVE | {"poses": True, "every": 0.01},
+    "fixed": FIXED | {"dt": 0.005, "every": 0.01},
+    "within steps": WITHIN | {"every": 0.001},
+    "within fixed steps": FIXED | {"dt": 0.01, "every": 0.0031},
+    "no last stage": FIXED | {"dt": 0.01, "integrator": "bs3", "every": 0.004},
+}
+
+
+@pytest.mark.parametrize("case", RESTARTED)
 def test_a_restart_gives_the_same_bits(
-    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """After a signal in the middle of an interval: the checkpoint is that of the sample before."""
-    asked = settings | {"every": 0.01}
+    asked = RESTARTED[case]
     batch = Batch.of_parameters(ropes(), parameters(), comm)
     batch.simulate(0.1, output=folder / "whole.h5", checkpoints=Checkpoints(steps=5), **asked)
     stop = disturbed(comm, monkeypatch, 12, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
@@ -226,6 +239,25 @@ def test_a_restart_gives_the_same_bits(
         assert not differing(folder / "whole.h5", folder / "out.h5")
     again = restart(folder / "out.checkpoint.h5", comm)
     assert again.status == "complete" and again.time == 0.1
+
+
+@pytest.mark.parametrize("case", ["adaptive", "within steps"])
+def test_a_restart_on_another_number_of_ranks(
+    comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Whose copies have come from ranks that were at several times."""
+    asked, table = RESTARTED[case], {"link.stiffness[0]": np.geomspace(1.0, 1e3, COPIES)}
+    batch = Batch.of_parameters(ropes(), table, comm)
+    expected = whole(comm, batch.simulate(0.1, **asked))
+    stop = disturbed(comm, monkeypatch, 12, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
+    with stop, pytest.raises(InterruptionError):
+        batch.simulate(0.1, output=folder / "out.h5", signals=True, **asked)
+    if comm.rank == 0:
+        result = restart(folder / "out.checkpoint.h5", MPI.COMM_SELF)
+        assert result.status == "complete" and not result.failed
+        for name in ("q", "u"):
+            found = getattr(mpimbs.load(folder / "out.h5"), name)
+            assert_close(name, found, expected[name], "adaptive steps", comm=MPI.COMM_SELF)
 
 
 def test_a_signal_while_others_have_told_nothing(

@@ -46,8 +46,8 @@ class ForcesOfCopies:
 
     Attributes
     ----------
-    wrenches : bool
-        Whether any copy has wrenches, body forces or springs.
+    wrenches, springs : bool
+        Whether any copy has wrenches, body forces or springs; springs between bodies.
     idle : set of int
         Copies whose functions are not called.
     failures : dict of int to str
@@ -58,6 +58,7 @@ class ForcesOfCopies:
         self._subchains = subchains
         self._external = [ExternalLoads(part, np.array([0, part.n_bodies]), make_exchange) for part in subchains]
         self.wrenches = any(external.wrenches for external in self._external)
+        self.springs = any(external.springs is not None for external in self._external)
         self.idle: set[int] = set()
         self.failures: dict[int, str] = {}
 
@@ -257,12 +258,15 @@ class SideBySide:
 
     def energies(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J) of every copy [copies, 2]; see `Dynamics.energy_and_momentum`."""
-        found = np.empty((len(q), 2))
-        for k in range(len(q)):
-            part = self._subchains[k % len(self._subchains)]
-            motion = part.motions(*part.state(q[k], u[k]))
-            found[k] = part.energy_and_momentum(q[k], u[k], np.asarray(part.system.gravity), motion)[:2]
-            found[k, 1] += self.forces.spring_energy(k, motion)
+        parts = self._subchains
+        if len(parts) == 1:
+            found = parts[0].energies(q, u)
+        else:
+            found = np.concatenate(
+                [part.energies(q[k : k + 1], u[k : k + 1]) for k, part in enumerate(parts[: len(q)])]
+            )
+        for k in range(len(q)) if self.forces.springs else ():
+            found[k, 1] += self.forces.spring_energy(k, parts[k % len(parts)].motions(q[k], u[k]))
         return found
 
     def residuals(self, t: float, q: Floats, u: Floats, chosen: Sequence[int]) -> Iterator[tuple[int, Residual]]:

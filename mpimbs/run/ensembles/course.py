@@ -122,6 +122,7 @@ class EnsembleRun:
         self._table = table
         of_copies = [each.name for each in table.quantities if each.copied]
         self._count = 0 if kept is None else int(kept.header["count"])
+        self._time = 0.0 if kept is None else float(kept.header["time"])  # s, of the last sample
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {}
         with self._files.setting_up():
@@ -185,7 +186,7 @@ class EnsembleRun:
         header, system, count = kept.header, self._own[0], self._last - self._first
         in_turn, told = self._lanes is None, header["state"]["told"]
         told = told[self._first : self._last] if in_turn else told[self._comm.rank :: self._comm.size]
-        widths = {"q": system.nq, "u": system.nu}
+        widths = {"q": system.nq, "u": system.nu, "times": 2, "step": 3}  # of copies side by side
         counts = {
             path: numbers_told(told) if name == RUNS else count * widths.get(name.partition("_")[0], 1)
             for path in header["parts"]
@@ -227,7 +228,7 @@ class EnsembleRun:
         kept = "its samples are lost; give an `output`" if path is None else f"{path} has its samples"
         with undisturbed():
             try:
-                self._end(status=interrupted(error, self._copies.time, kept))
+                self._end(status=interrupted(error, self._time, kept))
             except Exception:  # of what is half done
                 self._files.abandon()
 
@@ -280,7 +281,7 @@ class EnsembleRun:
             for values in own.values():
                 values[mine] = np.nan
             self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
-            self._count += 1
+            self._count, self._time = self._count + 1, t
             self._remembered = self._remember()
 
     def _check(self, t: float) -> None:
@@ -305,9 +306,10 @@ class EnsembleRun:
         for k, (t, _) in self._failed.items():
             if self._first <= k < self._last:
                 when[k - self._first] = t
-        told, vectors = stepper.memory() if saves or stepper.at_samples_alone else ([], {})
+        kept = saves or (stepper.at_samples_alone and self._files.place is not None)
+        told, vectors = stepper.memory() if kept else ([], {})
         flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
-        return EnsembleState(stepper.time, self._totals(), dict(self._failed), told, flat)
+        return EnsembleState(self._time, self._totals(), dict(self._failed), told, flat)
 
     def _save(self) -> str | None:
         """Write a checkpoint, of the last sample where copies meet there alone; gives the reason why not.
@@ -352,7 +354,7 @@ class EnsembleRun:
         members, stepper = self._members, self._copies
         failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
         result = EnsembleResult(
-            status, stepper.time, **self._totals(), copies=members.count, lanes=stepper.lanes, failed=failed
+            status, self._time, **self._totals(), copies=members.count, lanes=stepper.lanes, failed=failed
         )
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
         for part in self._comm.allgather(stepper.happened):

@@ -74,11 +74,12 @@ class CopiesInLanes(CopiesStepper):
             self._seen.join(state_of_rank.seen)
         sizes = told[0].sizes if told else StepSizes()
         known = None if memory is None else LanesMemory(memory.time, sizes, memory.vectors, memory.left)
-        super().__init__(copies, settings.integrator, settings.accuracy, state, known)
+        self._sampled = 0.0 if memory is None else memory.time  # s
+        super().__init__(copies, settings.integrator, settings.accuracy, settings.t_end or np.inf, state, known)
 
     def take(self, t: float) -> dict[str, Floats]:
         """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
-        q, u = self.state
+        self._sampled, (q, u) = t, self.at(t)
         instant, found = cache(lambda k: self.copies.instant(k, t, q[k], u[k])), {}  # one evaluation for all quantities
         for each in self._table.quantities:
             if each.copied:
@@ -110,17 +111,17 @@ class CopiesInLanes(CopiesStepper):
         if not chosen:
             return
         wrong = {}
-        for k, found in self.copies.residuals(t, *self.state, chosen):
+        for k, found in self.copies.residuals(t, *self.at(t), chosen):
             self._seen.take(found, t, of=self._names[k])
             if told := found.judged(None):
                 wrong[k] = f"{told}. {TO_GO_ON}"
-        self.leave(wrong)
+        self.leave(wrong, t)
 
     def seen(self) -> tuple[Seen, int]:
         """Give what checks have found so far, and in how many copies."""
         return self._seen, min(self._asked, self.count)
 
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
-        """Give what the next step takes from those before it: `told` and `vectors` of `CopiesMemory`."""
+        """Give what goes on from the last sample: `told` and `vectors` of `CopiesMemory`."""
         plain, _ = taken_apart(LanesState(deepcopy(self.sizes), deepcopy(self._seen), self._asked))
-        return [plain], self.vectors()
+        return [plain], self.vectors(self._sampled)

@@ -143,7 +143,8 @@ def loads_of_bodies(loads, carriers, frames, found):
 @kernel(merge=True)
 def _alone(zero, plan, q, u, tau, udot, rates):
     systems_alone(zero, plan, borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates))
+    return True
 
 
-# By the number of lanes: all of an evaluation of systems of their own.
+# By the number of lanes: all of an evaluation of systems of their own; as `march` calls it, it tells that it is done.
 SYSTEMS_ALONE = by_width(_alone)

@@ -101,7 +101,10 @@ class CopiesStepper:
         first = steps[steps[:, TURN] == 4, FIRST_Q]
         quaternions = (np.arange(copies.count)[:, None] * copies.nq + first).ravel()
         whole = np.concatenate([q.ravel(), u.ravel()])
-        self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions)
+        compiled = copies.compiled
+        self._at_once = 0 if compiled is None else int(np.clip(m.AT_A_CALL // whole.size, 1, m.MOST_AT_A_CALL))
+        evaluation = {} if compiled is None else {"evaluation": compiled[0], "rank": compiled[1]}
+        self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions, **evaluation)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
         self.failed: dict[int, tuple[float, str]] = {}
@@ -123,12 +126,13 @@ class CopiesStepper:
             if np.isfinite(rates).all():
                 own.know(rates)
             if reached > began:
-                self._step_again(*known["step"][0, ::2].tolist(), reached)
+                size, _, completed = known["step"][0].tolist()
+                self._step_again(size, bool(completed), reached)
         going = ~memory.left
         own.numbers[m.ERROR_BEFORE] = np.max(known["error"][:, 0], initial=m.LEAST_ERROR, where=going)
         own.step = accuracy.dt or float(np.min(known["step"][:, 1], initial=np.inf, where=going))
 
-    def _step_again(self, size: float, completed: float, reached: float) -> None:
+    def _step_again(self, size: float, completed: bool, reached: float) -> None:
         """Make the step of some size (s) to a time (s) again, which was taken, and counted, before a restart."""
         own = self._steps
         own.step, own.counts[m.REGARDLESS] = size, 1
@@ -229,38 +233,63 @@ class CopiesStepper:
         return vectors | {n: np.tile(f, (count, 1)) for n, f in facts.items()} | {"q_now": q_now, "u_now": u_now}
 
     def step_towards(self, target: float) -> bool:
-        """Try a step if a time (s) is not reached, and say whether it is then: `at` has the states there."""
-        own = self._steps
-        began = self.time
+        """Try steps if a time (s) is not reached, and say whether it is then: `at` has the states there."""
         if self.left.all():
-            own.begin(target)
-        if self._reaches(began, target):
+            self._steps.begin(target)
+        if self._reaches(self.time, target):
             return True
-        left = self._goal - began
         self._trouble, self._behind, self._completed = {}, False, False
+        # What goes wrong, or slowly, is looked at copy by copy.
+        if not self._at_once or self._any_left or self._steps.counts[m.SMALL_STEPS] or not self._march(target):
+            self._by_stages()
+        return self._reaches(self.time, target)
+
+    def _march(self, target: float) -> bool:
+        """Take steps in compiled code, none from a time (s) on, and say whether there were any."""
+        own, c = self._steps, self._steps.counts
+        own.numbers[[m.TARGET, m.PAUSE]] = self._goal, (1.0 - m.TOGETHER) * target
+        c[m.MOST], c[m.ENOUGH] = self._at_once, m.UNLIMITED
+        left = self._goal - self.time
+        m.march(own.plan)
+        self.evaluations += int(c[m.EVALUATED])
+        self.rejected += int(c[m.REJECTED])
+        if not (sizes := own.sizes):
+            return False
+        self.steps += len(sizes)
+        self._behind = self._reaches(self.time, target)  # else the last attempt may have failed
+        if not self._fixed:
+            self.sizes.take(sizes)
+            for size in map(abs, sizes):
+                self._crawl.took(size, left)
+                left -= size
+        return True
+
+    def _by_stages(self) -> None:
+        """Try a step, of which Python calls the stages; copies that none suits are left behind."""
+        own, began = self._steps, self.time
+        left = self._goal - began
         with np.errstate(over="ignore", invalid="ignore"):
             own.attempt(self._goal, self._evaluate)
             errors = self._errors()
         if self._trouble:
             self._leave(self._troubled(), began, own.size)
-            return False
+            return
         worst = float(errors.max())
         outcome, accepted = own.conclude(worst)
         if not accepted:
             if self._fixed or outcome == m.UNDERFLOW or own.size <= m.TINY * max(began, 1e-3):
                 self._leave(~(errors <= 1.0), began, own.size)
-                return False
+                return
             if outcome == m.BROKEN:
                 own.step = BROKEN_FACTOR * own.size
             self.rejected += 1
-            return False
+            return
         self.steps += 1
         self._behind = True
         if not self._fixed:
             self.sizes.take(own.sizes)
             if self._crawl.took(self.time - began, left):
                 self._leave_crawling(errors == worst)
-        return self._reaches(self.time, target)
 
     def leave(self, reasons: Mapping[int, str], t: float) -> None:
         """Leave copies behind at a time (s) in the last step, for these reasons."""

@@ -28,12 +28,16 @@ from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.stops import Stops, power_of_stops
 
+# Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
+# milliseconds.
+AT_A_CALL, MOST_AT_A_CALL, UNLIMITED = 2**17, 16, np.iinfo(np.int64).max
 AT_ONCE = 512  # numbers that are combined at a time, which stay in the cache
 WIDTH = 8  # of them side by side
 SAFETY, LARGEST_FACTOR = 0.9, 10.0
 BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
 SLACK = 1e-6  # of a step, by which the last one before a time may be longer
+TOGETHER = 1e-12  # of times: what is so near a step's end is there
 ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
 SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.

@@ -33,11 +33,7 @@ from mpimbs.sweep.structure import FIRST_Q, TURN
 Floats = npt.NDArray[np.float64]
 GENTLY = 0.5  # how much shorter a step becomes at the most in systems with loops
 BROKEN_FACTOR = 0.1  # the same where a trial step has left the range of numbers: a smaller one may not
-AT_ONCE = 2**17  # numbers of states in steps that are taken at once: what is asked meanwhile waits some milliseconds
-MOST = 16  # of them
 BITS = 3  # of what may be asked for
-TOGETHER = 1e-12  # of times: what is so near a step's end is there
-UNLIMITED = np.iinfo(np.int64).max
 
 
 class RungeKutta(Integrator):
@@ -81,9 +77,9 @@ class RungeKutta(Integrator):
         self.between = not self._follows  # given motions have no error that steps would follow
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
-        several = dynamics.comm.allreduce(MOST if compiled is not None else 1, MPI.MIN)
+        several = dynamics.comm.allreduce(m.MOST_AT_A_CALL if compiled is not None else 1, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
-        self._compiled, self._at_once = compiled is not None, int(np.clip(AT_ONCE // max(most, 1), 1, several))
+        self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
         self._own.begin(self._began_at)
         self._own.numbers[m.NORM_ERROR] = self.norm_error
         if given.projection is not None:
@@ -208,7 +204,7 @@ class RungeKutta(Integrator):
         if self._compiled:
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
             c[m.MOST] = min(most, self._at_once)
-            c[m.ENOUGH] = UNLIMITED if self._probe is None else self._probe.evaluations_left
+            c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
         else:
@@ -268,7 +264,7 @@ class RungeKutta(Integrator):
     def at(self, t: float) -> Moment:
         """Give the state at a time (s) in the last step; all ranks call."""
         now = self.time
-        near = m.SLACK * self._fixed if self._fixed else TOGETHER * abs(now)
+        near = m.SLACK * self._fixed if self._fixed else m.TOGETHER * abs(now)
         if t >= now - near:
             return super().at(t)
         values, *parts = self._within(t)

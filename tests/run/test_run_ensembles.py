@@ -226,11 +226,11 @@ RESTARTED: dict[str, dict[str, Any]] = {
 def test_a_restart_gives_the_same_bits(
     comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """After a signal in the middle of an interval: the checkpoint is that of the sample before."""
+    """After a signal: the checkpoint is that of the sample before."""
     asked = RESTARTED[case]
     batch = Batch.of_parameters(ropes(), parameters(), comm)
     batch.simulate(0.1, output=folder / "whole.h5", checkpoints=Checkpoints(steps=5), **asked)
-    stop = disturbed(comm, monkeypatch, 12, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
+    stop = disturbed(comm, monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
     with stop, pytest.raises(InterruptionError, match=r"SIGTERM at t = .*go on with"):
         batch.simulate(0.1, output=folder / "out.h5", signals=True, **asked)
     result = restart(folder / "out.checkpoint.h5", comm)
@@ -249,7 +249,7 @@ def test_a_restart_on_another_number_of_ranks(
     asked, table = RESTARTED[case], {"link.stiffness[0]": np.geomspace(1.0, 1e3, COPIES)}
     batch = Batch.of_parameters(ropes(), table, comm)
     expected = whole(comm, batch.simulate(0.1, **asked))
-    stop = disturbed(comm, monkeypatch, 12, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
+    stop = disturbed(comm, monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
     with stop, pytest.raises(InterruptionError):
         batch.simulate(0.1, output=folder / "out.h5", signals=True, **asked)
     if comm.rank == 0:

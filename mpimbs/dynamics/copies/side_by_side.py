@@ -17,6 +17,8 @@ from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
+from mpimbs.kernels.calling import address_of
+from mpimbs.kernels.checked import CHECKED
 from mpimbs.model import System, facts
 from mpimbs.model.facts import digest
 from mpimbs.parallel.exchange import Exchange
@@ -30,6 +32,7 @@ from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 class ForcesOfCopies:
@@ -197,6 +200,14 @@ class SideBySide:
     def lanes(self) -> int:
         """Number of copies that are evaluated side by side."""
         return max(tiles.width for tiles in self._tiles)
+
+    @property
+    def compiled(self) -> tuple[int, Integers] | None:
+        """Where the compiled evaluation is, and its table; None where Python has a say. See `StateDerivative`."""
+        if self._forced or len(self._tiles) > 1 or CHECKED:
+            return None
+        tiles, none = self._tiles[0], self._none
+        return address_of(SYSTEMS_ALONE[tiles.width], tiles.plan, none, none, none, none, none), tiles.plan
 
     @property
     def structure(self) -> Structure:

@@ -25,7 +25,7 @@ from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.recorder import Store
 from mpimbs.run.result import Result, beyond_limits
-from mpimbs.run.run_events import TOGETHER, EventsState
+from mpimbs.run.run_events import EventsState
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
 from mpimbs.run.signals import Signals
@@ -33,6 +33,7 @@ from mpimbs.run.state import State, check_system
 from mpimbs.run.trajectory import Known, Trajectory
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import check_petsc_options
+from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.schemes import renamed_told
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 

@@ -21,10 +21,10 @@ from mpimbs.run.run_segment import RunSegment
 from mpimbs.run.structure_change import as_they_lie
 from mpimbs.stepping.event_watch import EventSearch, EventWatch
 from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 
 Floats = npt.NDArray[np.float64]
-TOGETHER = 1e-12  # of times: events and samples that are so near come together
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
 OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else

@@ -28,9 +28,9 @@ from mpimbs.parallel.agreement import alike, communicator, on_root, same_system,
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
-from mpimbs.run.run_events import TOGETHER
 from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, checked_state, state_given
+from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import NEVER, Checkpoints, SimulationSettings
 
 Floats = npt.NDArray[np.float64]

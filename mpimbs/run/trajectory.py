@@ -20,13 +20,14 @@ from mpimbs.forces.motions import check_covered
 from mpimbs.model import Event, System
 from mpimbs.parallel.agreement import together
 from mpimbs.run.recorder import Recorder, Store
-from mpimbs.run.run_events import TOGETHER, EventsState, RunEvents
+from mpimbs.run.run_events import EventsState, RunEvents
 from mpimbs.run.run_memory import RunState, RunTotals
 from mpimbs.run.state import State, check_speeds, own_part
 from mpimbs.run.structure_change import go_over, held_over
 from mpimbs.run.witness import Witness
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
+from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_memory import StepMemory
 

@@ -37,7 +37,7 @@ SAFETY, LARGEST_FACTOR = 0.9, 10.0
 BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
 SLACK = 1e-6  # of a step, by which the last one before a time may be longer
-TOGETHER = 1e-12  # of times: what is so near a step's end is there
+TOGETHER = 1e-12  # of times: steps' ends, events and samples that are so near come together
 ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
 SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.

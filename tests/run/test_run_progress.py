@@ -10,7 +10,7 @@ from mpimbs.model import system_from
 from mpimbs.run import progress
 from mpimbs.run.progress import Progress, duration
 from mpimbs.run.run import simulate
-from mpimbs.stepping import runge_kutta
+from mpimbs.stepping import march
 
 
 class Reached(NamedTuple):
@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 def test_lines_of_a_run(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    monkeypatch.setattr(runge_kutta, "MOST", 1)
+    monkeypatch.setattr(march, "MOST_AT_A_CALL", 1)
     result = simulate(system_from("chain:6"), 0.5, comm, every=0.25, progress=True)
     out, err = capsys.readouterr()
     lines = err.splitlines()

@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint, Jointed
+from mpimbs.model.over_time import VectorOrFunction
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Number, Unit, Units, Vector, VectorOrFunction
+from mpimbs.model.text.table import CheckedTable, Number, Unit, Units, Vector
 
 Floats = tuple[float, ...]
 
@@ -51,8 +52,9 @@ class Wrench(CheckedTable):
 
     Attributes
     ----------
-    moment, force : tuple of 3 floats, or function of time
-        N m and N, components in `frame`. A function of t (s) returns three numbers.
+    moment, force : tuple of 3 floats, function of time, or rows
+        N m and N, components in `frame`. A function of t (s) returns three numbers; rows of a time (s) and three
+        numbers are linear between their times, and constant before and behind.
     point : tuple of 3 floats
         Where the force acts, m, in the body frame.
     frame : {"body", "world"}

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
+from mpimbs.model.over_time import OverTime, are_rows, checked_rows
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
 
@@ -119,11 +120,15 @@ class Jointed(CheckedTable):
     @field_validator("torque", mode="plain")
     @classmethod
     def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
-        if not callable(value):
+        rows, kind = are_rows(value), _kind(info)
+        if not callable(value) and not rows:
             return cls._check_speeds(value, info)
-        if not _kind(info).nu:
+        if not kind.nu:
             raise ValueError("has nothing to act on in a fixed joint; leave it out")
-        return value
+        if not rows:
+            return value
+        units = " ".join(_units_by_type(kind.name)["torque"])  # type: ignore[arg-type]  # one for each
+        return OverTime(checked_rows(value, kind.nu, f"{units} along a {kind.name} joint"))
 
     @field_validator("motion", mode="plain")
     @classmethod
@@ -219,8 +224,9 @@ class Joint(Jointed):
         xy, xz, yz of that K, N m/rad: where its principal axes are not the body's. K must not be indefinite.
     rest : tuple of nq floats
         Coordinates at which the springs carry no load; default the zero position.
-    torque : tuple of nu floats, or function of time
-        Actuation along each free axis, N m or N. A function of t (s) returns a number or nu numbers.
+    torque : tuple of nu floats, function of time, or rows
+        Actuation along each free axis, N m or N. A function of t (s) returns a number or nu numbers; rows of a time (s)
+        and nu numbers are linear between their times, and constant before and behind.
     armature : tuple of nu floats
         Inertia of the rotor that drives each free axis, as the axis feels it: times the square of the gear ratio,
         kg m^2 for turning, kg for sliding; not negative. It adds armature udot to the torque that the axis needs and

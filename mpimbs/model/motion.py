@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.model.joints import JointType
-from mpimbs.model.text import table
+from mpimbs.model.over_time import checked_rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,19 +36,11 @@ def checked_motion(value: Any, kind: JointType) -> Motion | None:
                 f"must be module:function, such as hand:wave for the function wave of hand.py, got {value!r}"
             )
         return value
-    rows = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(rows, list | tuple) or len(rows) < 2:
+    if not isinstance(value, list | tuple | np.ndarray):
         raise ValueError(
             f"must be a function, module:function, or two or more rows of a time and values, got {value!r}"
         )
-    what = f"a time in s, and of the {kind.name} joint {' '.join(kind.q_units)}"
-    rows = tuple(table.numbers(row, 1 + kind.nq, what) for row in rows)
-    late = next((k for k in range(1, len(rows)) if rows[k][0] <= rows[k - 1][0]), None)
-    if late is not None:
-        raise ValueError(
-            f"must be in order of time: row {late + 1} is at {rows[late][0]:g} s, after {rows[late - 1][0]:g} s"
-        )
-    return rows
+    return checked_rows(value, kind.nq, f"of the {kind.name} joint {' '.join(kind.q_units)}", 2)
 
 
 class TableMotion:

@@ -268,13 +268,17 @@ class System(Contents):
         self.changes += 1
         return spring
 
-    def set_torque(self, body_name: str, torque: TimeFunction | float | Sequence[float]) -> None:
+    def set_torque(
+        self, body_name: str, torque: TimeFunction | float | Sequence[float] | Sequence[Sequence[float]]
+    ) -> None:
         """Drive the joint of one body: by a number or nu (N m, N), or a function of time t (s) that returns as many.
+
+        Or by rows of a time (s) and as many numbers: linear between their times, constant before and behind.
 
         Raises
         ------
         InputError
-            The body is not in the system, its joint is fixed, or this is neither a function nor such numbers.
+            The body is not in the system, its joint is fixed, or this is neither a function nor such numbers or rows.
         """
         index = self.index_of(body_name)
         joint = self.segments.template(index).joint
@@ -284,7 +288,7 @@ class System(Contents):
             self.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
         except InputError as error:
             what = str(error).removeprefix("joint: ")
-            raise InputError(f"body {body_name!r}: {what}; give numbers or a function of time") from None
+            raise InputError(f"body {body_name!r}: {what}; give numbers, rows or a function of time") from None
         self.changes += 1
 
     def add_wrench(self, body_name: str, wrench: Wrench | None = None, **fields: Any) -> Wrench:

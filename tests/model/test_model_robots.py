@@ -13,7 +13,17 @@ from driver_modules import driver
 from mpimbs.base.errors import InputError
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import Gear, Loop, System, read_robot, read_system, system_from, write_system
+from mpimbs.model import (
+    Gear,
+    Loop,
+    System,
+    read_robot,
+    read_system,
+    system_from,
+    system_from_text,
+    system_text,
+    write_system,
+)
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
 from mpimbs.parts.kinematics import kinematics
@@ -538,7 +548,7 @@ ACTUATED = """<mujoco><compiler angle="radian"/><worldbody><body name="a">
   </actuator></mujoco>"""
 
 
-@pytest.mark.parametrize("how", ["numbers", "functions", "keyframe"])
+@pytest.mark.parametrize("how", ["numbers", "functions", "keyframe", "rows", "table"])
 @alone
 def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
     """Motors, servos and general ones with controls beyond their range, as numbers, functions of time, a keyframe's."""
@@ -556,7 +566,16 @@ def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
             data.ctrl[model.actuator(name).id] = value
         if how == "functions":
             told = {name: lambda at, value=value: value * at / t for name, value in told.items()}
-        system = read_robot(path, controls=told)
+        if how == "rows":
+            told = {name: [[0.0, 0.0], [2 * t, 2 * value]] for name, value in told.items()}
+        if how == "table":
+            rows = [f"{2 * t * k},{','.join(str(2 * k * value) for value in told.values())}" for k in (0, 1)]
+            (tmp_path / "walk.csv").write_text("\n".join([f"time,{','.join(told)}", *rows]), encoding="utf-8")
+            system = system_from(f"{path}:controls={tmp_path}/walk.csv")
+        else:
+            system = read_robot(path, controls=told)
+        if how in ("rows", "table"):
+            system = system_from_text(system_text(system), "as a restart has it")
     rng = np.random.default_rng(3)
     with closing(Dynamics(system)) as dynamics:
         for _ in range(4):
@@ -572,6 +591,16 @@ def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
         read_robot(path, controls={"lifts": 1.0})
     with pytest.raises(InputError, match="controls: 'lift' must be a finite number"):
         read_robot(path, controls={"lift": "up"})
+    with pytest.raises(InputError, match="controls: 'lift' must be in order of time: row 2 is at 0 s, after 1 s"):
+        read_robot(path, controls={"lift": [[1, 0], [0, 1]]})
+    table = tmp_path / "table.csv"
+    for text, message in (
+        ("t,lift\n0,1", "no column 'time'"),
+        ("time,lift\n0,1\n0,2", "line 3: the time 0 s is not after"),
+    ):
+        table.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            read_robot(f"{path}:controls={table}")
 
 
 @alone

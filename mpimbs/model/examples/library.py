@@ -28,7 +28,7 @@ from mpimbs.model.joint import Joint
 from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
 from mpimbs.model.robots.reading import is_robot, read_robot
-from mpimbs.model.robots.robot import Control
+from mpimbs.model.robots.robot import Controls
 from mpimbs.model.system import System
 from mpimbs.model.text.files import parameters_of, read_system
 from mpimbs.model.text.table import suggest
@@ -282,7 +282,7 @@ def read(
     inertia: str = "",
     limits: str = "",
     actuators: str = "",
-    controls: Mapping[str, Control] | None = None,
+    controls: Controls | None = None,
 ) -> System:
     """Read a model: a TOML, URDF or MJCF file, or one that a generator makes, such as "chain:1024".
 

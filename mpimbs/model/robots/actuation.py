@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.robots.robot import Control, Robot, RobotActuator, RobotJoint
+from mpimbs.model.over_time import OverTime, are_rows, checked_rows, side_by_side, weighed
+from mpimbs.model.robots.robot import Controls, Robot, RobotActuator, RobotJoint
 from mpimbs.model.text import table
+from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.text.table import TimeFunction, suggest
+
+TIME = "time"  # the column of a table of controls
 
 
 class ControlledTorque:
@@ -32,7 +41,7 @@ class ControlledTorque:
 class TorqueOfSeveral:
     """The torque of a joint of several coordinates, a function of the time (s), of those along each."""
 
-    def __init__(self, torques: list[Control]) -> None:
+    def __init__(self, torques: Sequence[float | TimeFunction]) -> None:
         self._torques = torques
 
     def __call__(self, t: float) -> tuple[float, ...]:
@@ -40,7 +49,33 @@ class TorqueOfSeveral:
         return tuple(torque(t) if callable(torque) else torque for torque in self._torques)
 
 
-def actuate(robot: Robot, controls: Mapping[str, Control] | None = None) -> None:
+def of_several(torques: list[Any]) -> TimeFunction:
+    """Give the torque of a joint of several coordinates: over time where that says it, else a function."""
+    functions = [torque for torque in torques if callable(torque) and not isinstance(torque, OverTime)]
+    return TorqueOfSeveral(torques) if functions else side_by_side(torques)
+
+
+def controls_in(path: str | PathLike[str]) -> dict[str, OverTime]:
+    """Read controls over time from a table: a column `time` (s), ascending, and one for each of some actuators.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, has no such column, or times that don't ascend.
+    """
+    found = read_table(Path(path))
+    if TIME not in found.columns:
+        raise InputError(f"{path}: there is no column '{TIME}': give the times (s) of the controls")
+    values = found.values
+    times = values[:, found.columns.index(TIME)]
+    if len(late := np.flatnonzero(np.diff(times) <= 0.0)):
+        row = int(late[0]) + 1
+        raise InputError(f"{found.place(row)}: the time {times[row]:g} s is not after that before; give them in order")
+    others = [k for k, name in enumerate(found.columns) if name != TIME]
+    return {found.columns[k]: OverTime(zip(times.tolist(), values[:, k].tolist(), strict=True)) for k in others}
+
+
+def actuate(robot: Robot, controls: Controls | None = None) -> None:
     """Let the actuators of a robot act on its joints, or note that they are left out.
 
     The terms of length and speed become springs and dampers, which implicit steps take; the others torques.
@@ -48,18 +83,20 @@ def actuate(robot: Robot, controls: Mapping[str, Control] | None = None) -> None
     Raises
     ------
     InputError
-        A control is of no actuator, or neither a number nor a function.
+        A control is of no actuator, or neither a number nor rows nor a function; see `controls_in`.
     """
-    given = dict(controls or {})
+    given = controls_in(controls) if isinstance(controls, str | PathLike) else dict(controls or {})
     names = [actuator.name for actuator in robot.actuators]
     for name, control in given.items():
         if name not in names:
             raise InputError(f"controls: there is no actuator {name!r}{suggest(name, names)}")
-        if not callable(control):
-            try:
+        try:
+            if are_rows(control):
+                given[name] = OverTime(checked_rows(control, 1, "the control"))
+            elif not callable(control):
                 table.number(control)
-            except ValueError as error:
-                raise InputError(f"controls: {name!r} {error}; give it, or a function of time") from None
+        except ValueError as error:
+            raise InputError(f"controls: {name!r} {error}; give it, rows, or a function of time") from None
     joints = {joint.name: joint for link in robot.links for joint in link.joints}
     driven: dict[str, list[RobotActuator]] = {}
     for actuator in robot.actuators:
@@ -88,8 +125,14 @@ def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> None:
         if callable(actuator.control):
             parts.append((factor, actuator.control, actuator.range))
         else:
-            constant += factor * _within(float(actuator.control), actuator.range)
-    joint.torque = ControlledTorque(constant, tuple(parts)) if parts else constant
+            constant += factor * _within(table.number(actuator.control), actuator.range)
+    tables = [(factor, control.within(ends)) for factor, control, ends in parts if isinstance(control, OverTime)]
+    if not parts:
+        joint.torque = constant
+    elif len(tables) == len(parts):
+        joint.torque = weighed(constant, tables)
+    else:
+        joint.torque = ControlledTorque(constant, tuple(parts))
 
 
 def _within(value: float, ends: tuple[float, float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,10 +17,10 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint
 from mpimbs.model.joints import joint_type
 from mpimbs.model.names import WORLD
-from mpimbs.model.robots.actuation import TorqueOfSeveral, actuate
+from mpimbs.model.robots.actuation import actuate, of_several
 from mpimbs.model.robots.robot import (
     HERE,
-    Control,
+    Controls,
     Floats,
     Pose,
     Robot,
@@ -95,7 +95,7 @@ class JointGroup(NamedTuple):
                 found[name] = [joint.felt * joint.stops[k] for joint in self.joints]
         torques = [joint.torque for joint in self.joints]
         if any(map(callable, torques)):
-            found["torque"] = TorqueOfSeveral(torques) if len(torques) > 1 else torques[0]
+            found["torque"] = torques[0] if len(torques) == 1 else of_several(torques)
         elif any(torques):
             found["torque"] = torques
         for name in ("q", "u", "rest"):
@@ -155,7 +155,7 @@ def _upright(axis: Floats) -> Floats:
 _LEAST = 1e-15  # kg, and kg m^2: below it a link counts as without mass
 
 
-def assembled(robot: Robot, controls: Mapping[str, Control] | None = None) -> System:
+def assembled(robot: Robot, controls: Controls | None = None) -> System:
     """Make the system of a robot; what it can't take over is noted in `robot.left_out`, where joints are in `order`.
 
     Raises

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from mpimbs.base.arguments import as_path
@@ -13,16 +13,19 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.model.robots.assembling import assembled, lines_left_out
 from mpimbs.model.robots.mjcf import read_mjcf
-from mpimbs.model.robots.robot import Control, Robot, RobotJoint
+from mpimbs.model.robots.robot import Controls, Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
 
-_NAMED = re.compile(r"(?P<file>.*\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>[^/]*))?", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(
+    r"(?P<file>.*?\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>(?:controls=[^:]*|[^/:]*)(?::(?:controls=[^:]*|[^/:]*))*))?",
+    re.IGNORECASE | re.DOTALL,
+)
 _COMMENT, _DECLARATION = re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"<\?xml\b.*?\?>", re.DOTALL)
 _TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
 _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
-FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS = "free", "keyframe", "inertia", "limits", "actuators"
+FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS, CONTROLS = "free", "keyframe", "inertia", "limits", "actuators", "controls"
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
 
 
@@ -38,7 +41,7 @@ def read_robot(
     inertia: str = "",
     limits: str = "",
     actuators: str = "",
-    controls: Mapping[str, Control] | None = None,
+    controls: Controls | None = None,
 ) -> System:
     """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
 
@@ -46,7 +49,7 @@ def read_robot(
     ----------
     path : path
         Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair",
-        "arm.urdf:limits=off", "dog.xml:actuators=off".
+        "arm.urdf:limits=off", "dog.xml:actuators=off", "dog.xml:controls=walk.csv".
     free : bool
         The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
     keyframe : str
@@ -58,8 +61,9 @@ def read_robot(
         that bring back the inertia that a joint feels within some 0.02 s, or as `solref` of MJCF says.
     actuators : {"on", "off"}
         Whether actuators of an MJCF file act, as they do by default: those of hinges and slides that have no states.
-    controls : dict of str to float or function of time (s), optional
-        Of these by name; what is not there is as in the keyframe, or 0.
+    controls : dict of str to float, function of time (s) or rows; or path, optional
+        Of actuators by name; or a table (.csv, .npz) with a column `time` (s) and one for each of some actuators,
+        linear between its rows, and constant before and behind. What is not there is as in the keyframe, or 0.
 
     Raises
     ------
@@ -69,9 +73,11 @@ def read_robot(
     place = as_path("the robot's file", path)
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
-        given = {KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators}
+        given: dict[str, Any] = {
+            KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators, CONTROLS: controls
+        }  # fmt: skip
         free = _begins(place, named["more"] or "", given) or free
-        keyframe, inertia, limits, actuators = given.values()
+        keyframe, inertia, limits, actuators, controls = given.values()
     with at(f"{place}: "):
         for what, value, known in (
             ("inertias", inertia, INERTIAS), (LIMITS, limits, SWITCH), (ACTUATORS, actuators, SWITCH)
@@ -89,7 +95,7 @@ def read_robot(
     return system
 
 
-def _begins(place: Path, more: str, given: dict[str, str]) -> bool:
+def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
     """Read what stands behind a file's name into what is given; say whether the robot is free."""
     free = False
     for item in filter(None, more.split(":")):
@@ -99,7 +105,8 @@ def _begins(place: Path, more: str, given: dict[str, str]) -> bool:
         elif key in given and equals:
             given[key] = value
         else:
-            known = f"`{FREE}`, `{KEYFRAME}=NAME`, `{INERTIA}=repair`, `{LIMITS}=off`, `{ACTUATORS}=off`"
+            named = ("NAME", "repair", "off", "off", "TABLE.csv")
+            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in zip(given, named, strict=True))])
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free
 

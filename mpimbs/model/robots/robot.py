@@ -6,6 +6,8 @@ coordinate has its reference value.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -19,8 +21,10 @@ Floats = NDArray[np.float64]
 STOP_TIME = 0.02  # s: by which joints come back from beyond their limits, critically damped; as in MuJoCo
 JointKind = Literal["hinge", "slide", "ball", "free", "planar"]
 
-Control = float | TimeFunction
-"""What an actuator is told: a number, or a function of the time (s) that gives one."""
+Control = float | TimeFunction | Sequence[Sequence[float]]
+"""What an actuator is told: a number, a function of time (s), or rows of a time (s) and a number."""
+Controls = Mapping[str, Control] | str | os.PathLike[str]
+"""Controls by the names of actuators; or a table of them over time."""
 
 
 class Pose(NamedTuple):
@@ -107,7 +111,7 @@ class RobotJoint:
     felt: float = 0.0
     friction: float = 0.0
     actuators: tuple[str, ...] = ()
-    torque: Control = 0.0
+    torque: float | TimeFunction = 0.0
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""

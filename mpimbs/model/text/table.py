@@ -215,11 +215,6 @@ def pair(check: Callable[[Any], Item]) -> Callable[[Any], tuple[Item, Item]]:
     return checked
 
 
-def _vector_or_function(value: Any) -> tuple[float, ...] | TimeFunction:
-    return value if callable(value) else vector(value)
-
-
 Number = Annotated[float, PlainValidator(number)]
 Vector = Annotated[tuple[float, ...], PlainValidator(vector)]
 Quaternion = Annotated[tuple[float, ...], PlainValidator(unit_quaternion)]
-VectorOrFunction = Annotated[tuple[float, ...] | TimeFunction, PlainValidator(_vector_or_function)]

@@ -37,6 +37,7 @@ _OPERATORS = {
     ast.UAdd: operator.pos,
 }
 
+OVER_TIME = ("torque", "moment", "force")  # keys that may have rows of a time and values
 _SIZES: dict[str, dict[str, float]] = {
     "m": {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "km": 1e3, "in": 0.0254, "ft": 0.3048},
     "rad": {"rad": 1.0, "deg": math.pi / 180, "rev": 2 * math.pi},
@@ -182,6 +183,8 @@ class Values:
             if key not in fields or (self._si and not _has_text(fields[key])):
                 continue
             if not (key == "motion" and isinstance(fields[key], str)):
+                if key in OVER_TIME and any(isinstance(row, list) for row in _rows(fields[key])):
+                    unit = ("s", *((unit,) * 3 if isinstance(unit, str) else unit))
                 try:
                     found[key] = self._number(fields[key], unit)
                 except InputError as error:
@@ -208,6 +211,10 @@ class Values:
         value = self._parameters.evaluate(given) if isinstance(given, str) else given
         factor = self._units.factor(unit if isinstance(unit, str) else str(next(iter(unit), "1")))
         return value if factor == 1.0 or not isinstance(value, int | float) else value * factor
+
+
+def _rows(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else []
 
 
 def _has_text(given: Any) -> bool:

@@ -17,6 +17,7 @@ from mpimbs.base.places import check_new, replacing
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.order.segments import Branches, Copies, Segment
+from mpimbs.model.over_time import OverTime
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
 from mpimbs.model.text.table import CheckedTable
@@ -155,7 +156,7 @@ class _Tables:
             elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
                 for item in value:
                     subtables += ["", f"[[{header}.{key}]]", *self.lines(f"{header}.{key}", item)]
-            elif callable(value):
+            elif callable(value) and not isinstance(value, OverTime):
                 function = _FUNCTIONS.get(type(table), "a function of time")
                 if not self._functions:
                     raise InputError(

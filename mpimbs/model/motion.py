@@ -36,11 +36,11 @@ def checked_motion(value: Any, kind: JointType) -> Motion | None:
                 f"must be module:function, such as hand:wave for the function wave of hand.py, got {value!r}"
             )
         return value
-    if not isinstance(value, list | tuple | np.ndarray):
+    if not isinstance(value, list | tuple | np.ndarray) or len(value) < 2:
         raise ValueError(
             f"must be a function, module:function, or two or more rows of a time and values, got {value!r}"
         )
-    return checked_rows(value, kind.nq, f"of the {kind.name} joint {' '.join(kind.q_units)}", 2)
+    return checked_rows(value, kind.nq, f"of the {kind.name} joint {' '.join(kind.q_units)}")
 
 
 class TableMotion:

@@ -78,14 +78,14 @@ def are_rows(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(item, list | tuple | np.ndarray) for item in value)
 
 
-def checked_rows(value: Any, count: int, what: str, least: int = 1) -> Rows:
-    """Return rows of a time and `count` values; ValueError if they are none, too few, or out of order.
+def checked_rows(value: Any, count: int, what: str) -> Rows:
+    """Return rows of a time and `count` values; ValueError if they are none, or out of order.
 
     A message calls the values `what`.
     """
     rows = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(rows, list | tuple) or len(rows) < least:
-        raise ValueError(f"needs {least} or more rows of a time and values, got {value!r}")
+    if not isinstance(rows, list | tuple) or not rows:
+        raise ValueError(f"needs rows of a time and values, got {value!r}")
     rows = tuple(table.numbers(row, 1 + count, f"a time in s, and {what}") for row in rows)
     late = next((k for k in range(1, len(rows)) if rows[k][0] <= rows[k - 1][0]), None)
     if late is not None:

@@ -123,6 +123,13 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
+    def note(self, text: str) -> None:
+        """Tell something beside."""
+        if self._bar is not None:
+            self._bar.write(f"mpimbs: note: {text}", file=self._stream)
+        elif self._lines:
+            print(f"mpimbs: note: {text}", file=self._stream, flush=True)
+
     def show(self, run: Stepping) -> None:
         """Tell how far a run is; cheap, call it after every step."""
         if self._bar is None and not self._lines:

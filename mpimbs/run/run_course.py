@@ -34,10 +34,11 @@ from mpimbs.run.trajectory import Known, Trajectory
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import check_petsc_options
 from mpimbs.stepping.march import TOGETHER
-from mpimbs.stepping.schemes import renamed_told
+from mpimbs.stepping.schemes import STIFF, renamed_told
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 Floats = npt.NDArray[np.float64]
+BETWEEN, AHEAD = 100, 10_000  # steps between samples, and to the end, from which on it is worth to say what limits them
 
 
 class Run(Trajectory):
@@ -80,6 +81,7 @@ class Run(Trajectory):
         together(comm, lambda: check_system(system, comm.size, here))
         self._kept = kept
         self.outcome: Result | None = None
+        self._told_stiff = False
         super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._changed()
@@ -268,6 +270,22 @@ class Run(Trajectory):
         if error is not None:
             raise error
         return result
+
+    def stiff(self) -> str:
+        """Say once, of a run that is to take many more steps than samples, that stability keeps them so small.
+
+        Empty where there is nothing to say. All ranks call, with the same result.
+        """
+        stepper, every, end = self.stepper, self._times.every, self._times.t_end
+        many = min(every, end) > BETWEEN * stepper.step_size and end - stepper.time > AHEAD * stepper.step_size
+        if self._told_stiff or not many or not stepper.sizes.near_stable:
+            return ""
+        self._told_stiff = True
+        body = stepper.step_statistics().get("body", "")
+        return (
+            f"steps of {stepper.step_size:.2g} s are limited by stability, not by accuracy (fastest motion at body "
+            f"'{body}'): implicit steps may be far longer (integrator {STIFF})"
+        )
 
     def save(self) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""

@@ -290,6 +290,8 @@ class Simulation:
                 while not run.ended:
                     run.step(True)
                     shown.show(run.stepper)
+                    if told := run.stiff():
+                        shown.note(told)
 
         self._try(to_end)
         return self.close()

@@ -111,8 +111,13 @@ class StepSizes:
             return found | {"limited_by": "samples"}
         if not (count := self.shares.count):
             return found
-        limit = "stability" if 2 * self.near >= count else "accuracy"
+        limit = "stability" if self.near_stable else "accuracy"
         return found | {"limited_by": limit, "share_of_stable": self.shares.total / count}
+
+    @property
+    def near_stable(self) -> bool:
+        """Whether most of those that are known beside the largest stable step were near it."""
+        return 2 * self.near >= self.shares.count > 0
 
 
 def steps_in_words(found: dict[str, Any]) -> str:

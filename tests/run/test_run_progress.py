@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from mpi4py import MPI
 
-from mpimbs.model import system_from
+from mpimbs.model import Joint, System, system_from
 from mpimbs.run import progress
 from mpimbs.run.progress import Progress, duration
 from mpimbs.run.run import simulate
@@ -38,6 +38,20 @@ def test_lines_of_a_run(comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monk
         assert f"{result.rejected} rejected, next " in lines[-1]
 
 
+def test_a_stiff_run_says_so_at_once(comm: MPI.Comm, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, with the method to take; not with that method, nor of a run that has little to do."""
+    system = System("stiff")
+    for k, damping in enumerate((0.0, 0.0, 1e5)):
+        joint = Joint(type="revolute", axis=(0, 0, 1), q=0.1, damping=damping, position=(0, -2.0 * (k > 0), 0))
+        system.add(name=f"link{k}", mass=1, inertia=(1, 1, 1, 0, 0, 0), center_of_mass=(0, -1, 0), joint=joint)
+    for t_end, more, times in ((0.3, {}, 1), (0.01, {}, 0), (0.3, {"integrator": "rosenbrock"}, 0)):
+        simulate(system, t_end, comm, every=t_end / 2, tol=1e-6, progress=True, **more)
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == (times if comm.rank == 0 else 0), told
+        assert all("limited by stability" in line and "body 'link2'" in line for line in told)
+        assert all(line.endswith("(integrator rosenbrock)") for line in told)
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_bar_on_a_terminal(enabled: bool) -> None:
     stream = Terminal()
@@ -46,8 +60,10 @@ def test_the_bar_on_a_terminal(enabled: bool) -> None:
             shown._bar.mininterval = 0.0
         for k in range(1, 5):
             shown.show(Reached(0.5 * k, 10 * k, k, 0.01))
+        shown.note("beside")
     text = stream.getvalue()
     if enabled:
+        assert "mpimbs: note: beside" in text
         assert (
             "100%" in text
             and "t = 2/2 s" in text

@@ -106,6 +106,8 @@ def test_the_files_named_are_there() -> None:
     linked = set(re.findall(r"\]\(([^)#:]+)[^):]*\)", README.read_text(encoding="utf-8")))
     assert len(named) > 20 and len(linked) > 15
     assert [name for name in sorted(named | linked) if not (ROOT / name).exists()] == []
+    sources = set(re.findall(r"`(\w+/[\w/]+\.py)[`:]", (PAGES / "where.md").read_text(encoding="utf-8")))
+    assert len(sources) > 50 and [name for name in sorted(sources) if not (ROOT / "mpimbs" / name).exists()] == []
 
 
 def test_the_first_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,21 +146,25 @@ class _Mujoco:
             getattr(self.model, name)[:] = 0.0
 
     def _control(self) -> None:
-        """Give random controls to actuators that are taken over; the others have no force."""
+        """Give random controls to actuators that are taken over, with their ranges; the others have no force."""
         model, rng = self.model, np.random.default_rng(2)
-        taken = []
+        taken, ranges, of_joints = [], [], []
+        told = self.robot.left_out.get("range of the force of actuator", ())
+        told_of_joints = self.robot.left_out.get("range of the force of actuators of joint", ())
         for place, actuator in enumerate(self.robot.actuators):
             k = self.mujoco.mj_name2id(model, self.mujoco.mjtObj.mjOBJ_ACTUATOR, actuator.name)
             k = int(actuator.name.removeprefix("actuator").rstrip("_")) if k < 0 else k  # the reader has named it
             if not actuator.grows:
                 taken.append(k)
+                ranges += [] if actuator.name in told else [k]
+                of_joints += [] if actuator.joint in told_of_joints else [int(model.actuator_trnid[k, 0])]
                 value = float(rng.normal())
                 self.data.ctrl[model.actuator_ctrladr[k] if hasattr(model, "actuator_ctrladr") else k] = value
                 self.robot.actuators[place] = actuator._replace(control=value)
         left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), taken)
         model.actuator_gainprm[left_out], model.actuator_biasprm[left_out] = 0.0, 0.0
-        model.actuator_forcelimited[:] = 0
-        model.jnt_actfrclimited[:] = 0
+        model.actuator_forcelimited[np.setdiff1d(np.arange(len(model.actuator_gainprm)), ranges)] = 0
+        model.jnt_actfrclimited[np.setdiff1d(np.arange(model.njnt), of_joints)] = 0
 
     def push(self, rng: np.random.Generator) -> None:
         """Let random forces act along all joints but free ones."""

@@ -64,7 +64,8 @@ def mjcf(seed: int) -> str:
         single.extend([name] if named else [])
         if named and d.chance(0.2):
             gear = d.numbers(1, 5)
-            actuators.append(f'<motor joint="{name}" gear="{gear}" armature="0.01" damping="0.02"/>')
+            range_ = ' forcerange="-0.2 0.3" ctrlrange="-2 2"' if d.chance(0.4) else ""
+            actuators.append(f'<motor joint="{name}" gear="{gear}" armature="0.01" damping="0.02"{range_}/>')
         return f"<joint {given}/>"
 
     def body(depth: int) -> str:

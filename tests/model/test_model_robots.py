@@ -604,6 +604,34 @@ def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
 
 
 @alone
+def test_ranges_of_the_forces_of_motors_are_those_of_mujoco(tmp_path: Path) -> None:
+    """Of what is no servo they are ranges of its control; of joints too, where one motor drives them."""
+    mujoco = pytest.importorskip("mujoco")
+    path = tmp_path / "weak.xml"
+    weak = """<motor name="motor" joint="a" gear="3" ctrlrange="-1 1" forcerange="-0.4 0.5"/>
+      <general name="general" joint="b" gainprm="-2" biastype="affine" biasprm="0.3 0 0" forcerange="-1 1"/>
+      <motor name="lift" joint="d" gear="-4"/> <position name="servo" joint="c" kp="5" forcerange="-2 2"/></actuator>"""
+    text = re.sub(r"<keyframe>.*</keyframe>", "", ACTUATED)
+    text = text.partition("<actuator>")[0].replace('name="d" type', 'name="d" actuatorfrcrange="-1 2" type')
+    path.write_text(f"{text}<actuator>{weak}</mujoco>", encoding="utf-8")
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data, rng = mujoco.MjData(model), np.random.default_rng(4)
+    for value in (-3.0, -0.2, 0.05, 0.3, 3.0):
+        told = {"motor": value, "general": value, "lift": value}
+        for name in told:
+            data.ctrl[model.actuator(name).id] = value
+        data.qpos[:] = rng.normal(size=4)
+        data.qpos[2] = 0.01  # where the servo, whose range is left out, is within it
+        data.qvel[:] = rng.normal(size=4)
+        mujoco.mj_forward(model, data)
+        system = read_robot(path, controls=told)
+        with closing(Dynamics(system)) as dynamics:
+            found = dynamics.accelerations(data.qpos, data.qvel)
+        assert_close("udot", found, data.qacc, "imported", scale=np.abs(data.qacc).max())
+    assert [line for line in system.left_out if "range" in line] == ["left out: range of the force of actuator: servo"]
+
+
+@alone
 def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     path = tmp_path / "odd.xml"

@@ -175,16 +175,21 @@ class _Compiled:
             joint, ends = int(m.actuator_trnid[k, 0]), m.actuator_ctrlrange[k].tolist()
             gear, gain = float(m.actuator_gear[k, 0]), float(m.actuator_gainprm[k, 0])
             control = float(m.key_ctrl[self._key, place]) if self._key >= 0 else 0.0
-            robot.actuators.append(
-                RobotActuator(
-                    name, self._name("joint", joint), gear, gain, tuple(bias.tolist()), control,
-                    (ends[0], ends[1]) if limited else (-np.inf, np.inf),
-                )
+            actuator = RobotActuator(
+                name, self._name("joint", joint), gear, gain, tuple(bias.tolist()), control,
+                (ends[0], ends[1]) if limited else (-np.inf, np.inf),
             )  # fmt: skip
             if m.actuator_forcelimited[k]:
-                robot.leave_out("range of the force of actuator", name)
+                if (weaker := actuator.no_stronger(*m.actuator_forcerange[k].tolist())) is None:
+                    robot.leave_out("range of the force of actuator", name)
+                actuator = weaker or actuator
             if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint]:
-                robot.leave_out("range of the force of actuators of joint", self._name("joint", joint))
+                alone = np.count_nonzero(np.isin(m.actuator_trntype, (0, 1)) & (m.actuator_trnid[:, 0] == joint)) == 1
+                ends = sorted((m.jnt_actfrcrange[joint] / gear).tolist()) if gear else [0.0, 0.0]
+                if (weaker := actuator.no_stronger(*ends) if alone else None) is None:
+                    robot.leave_out("range of the force of actuators of joint", self._name("joint", joint))
+                actuator = weaker or actuator
+            robot.actuators.append(actuator)
 
     def _no_actuator(self, k: int) -> str:
         """Say why an actuator is no spring, damper and force of a hinge or slide; nothing where it is."""

@@ -191,6 +191,15 @@ class RobotActuator(NamedTuple):
     control: Control = 0.0
     range: tuple[float, float] = (-np.inf, np.inf)
 
+    def no_stronger(self, least: float, most: float) -> RobotActuator | None:
+        """Give one whose force stays within a range, if that is a range of its control: of no spring or damper."""
+        if any(self.bias[1:]) or not self.gain:
+            return None
+        ends = sorted(((least - self.bias[0]) / self.gain, (most - self.bias[0]) / self.gain))
+        return self._replace(
+            range=(min(max(self.range[0], ends[0]), ends[1]), min(max(self.range[1], ends[0]), ends[1]))
+        )
+
     @property
     def grows(self) -> bool:
         """Whether its force grows with what it moves, as that of no spring and damper does."""

@@ -164,7 +164,7 @@ class ClosedLoops:
         self._divided.measure(q, u)
         found = np.zeros((len(self._names), 4))
         for part in self._parts:
-            found[part.numbers, :2], found[part.numbers, 2:] = part.violations(), part.parted()
+            found[part.numbers] = part.apart()
         return greatest(self._divided.comm, found)
 
     def roundings(self, q: Floats) -> Floats:

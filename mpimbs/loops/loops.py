@@ -27,7 +27,6 @@ from mpimbs.loops.loop_joints import (
     ROOM_OF_A_LANE,
     SPRING,
     TORQUE,
-    VELOCITY,
     WORLD_IS_A,
     WORLD_IS_B,
     WOUND,
@@ -333,24 +332,24 @@ class Loops:
         """Give the open groups of the value of the interval, which begins with body `first`; see `interval.Outside`."""
         return groups_of(system, self._loop_table, self.closings, opened, ends, first)
 
-    def violations(self) -> Floats:
-        """How far from closed the loops were when they were last measured, in positions and velocities [n, 2].
+    def apart(self) -> Floats:
+        """How far from closed the loops were when they were last measured: norms over what joints constrain [n, 4].
 
-        Norms over what their joints constrain (m and rad, m/s and rad/s, together).
+        Of positions and velocities, m and rad, m/s and rad/s, together; and the same in units of the loops' lengths:
+        rad, and rad/s.
         """
-        return self._norms(self._loop_table.scales)
+        values = self._measured[:, POSITION : POSITION + 2 * ROW].reshape(-1, 1, 2, ROW) / self._units
+        return np.sqrt(np.einsum("nijk,nijk->nij", values, values)).reshape(-1, 4)
 
-    def parted(self) -> Floats:
-        """Measure how far from closed the loops were in units of their lengths [n, 2]: rad, and rad/s."""
-        return self._norms(self._loop_table.lengths[:, None])
-
-    def _norms(self, units: Floats) -> Floats:
-        measured = self._measured
-        found = [measured[:, at : at + ROW] / units for at in (POSITION, VELOCITY)]
-        return np.linalg.norm(np.stack(found, axis=1), axis=2)
+    @functools.cached_property
+    def _units(self) -> Floats:
+        """The units of both [n, 2, 1, ROW]."""
+        table = self._loop_table
+        lengths = np.broadcast_to(table.lengths[:, None], table.scales.shape)
+        return np.stack([table.scales, lengths], axis=1)[:, :, None]
 
     def roundings(self, farthest: float, largest: float) -> Floats:
-        """How many times the rounding of one number violations of positions may have [n], in terms of `parted`.
+        """How many times the rounding of one number violations of positions may have [n], in terms of `apart`.
 
         Parameters
         ----------

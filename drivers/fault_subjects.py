@@ -123,7 +123,7 @@ def tasks_of(fault: Fault, first: int, total: int, subjects: Sequence[Subject]) 
     each = min(FAULTS_OF_A_CHAIN, -(-total // max(len(able), 1)))
     found = []
     for k, done in enumerate(
-        range(0, total, each) if able else ()
+        range(0, total, each) if able and total else ()
     ):  # few of each are on different numbers of ranks too
         turn, place = divmod(k + first, len(able))
         found.append(Task(fault, able[place], turn + place + first, min(each, total - done), done / total))

@@ -54,12 +54,11 @@ def _tell(comm: MPI.Comm) -> None:
 def usual() -> list[tuple[str, Callable[[], None]]]:
     """Give what most systems need, in words, and calls that compile it, or load it from the cache; no communication."""
     import numpy as np
-    from mpi4py import MPI
 
     from mpimbs.dynamics.compiling import compile_inverse, compile_kernels
+    from mpimbs.dynamics.copies.side_by_side import SideBySide
     from mpimbs.kernels.lanes import WIDTHS, native_width
     from mpimbs.model import system_from
-    from mpimbs.run.ensembles.batch import Batch
     from mpimbs.stepping.stage_steps import compile_steps
     from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, join
 
@@ -68,8 +67,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
         join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
 
     def side_by_side(lanes: int) -> None:
-        batch = Batch(system_from("chain:2"), lanes, MPI.COMM_SELF, lanes)
-        batch.accelerations(batch.q, batch.u)
+        SideBySide([system_from("chain:2")], lanes, lanes).compile(checked=True)
 
     found: list[tuple[str, Callable[[], None]]] = [("joints of subchains", joined), ("explicit steps", compile_steps)]
     for lanes in sorted({1, native_width()}):

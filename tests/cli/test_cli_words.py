@@ -1,11 +1,14 @@
 """Messages of the library in the words of a command."""
 
 import threading
+from functools import partial
 
 import click
 import pytest
+from mpi4py import MPI
 
-from mpimbs.cli import words
+from mpimbs import cli
+from mpimbs.cli import ahead, words
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import predict_command
@@ -51,3 +54,16 @@ def test_what_takes_long_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with told_when_long("reading a book"):
         assert told.wait(30.0)
     assert capsys.readouterr().out == "mpimbs: reading a book ...\n"
+
+
+def test_what_most_systems_need_is_compiled_on_every_node(
+    comm: MPI.Comm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once on a rank, the first rank of a node before the others; and no more is done."""
+    done: list[str] = []
+    monkeypatch.setattr(ahead, "usual", lambda: [(name, partial(done.append, name)) for name in ("one", "two")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--compile", "run", "chain:3"], comm)
+    assert stop.value.code == 0 and done == ["one", "two"]
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in told] == (["one", "two", "compiled,"] if comm.rank == 0 else [])

@@ -133,6 +133,13 @@ def test_driven_joints_stay(comm: MPI.Comm) -> None:
 def test_what_is_refused(comm: MPI.Comm) -> None:
     falling = beam(8)
     falling.gravity = (0, -9.81, 0)
+    loose = System("loose", gravity=(0, 0, 0))
+    loose.repeat(3, hanging(1).segments.template(0))
+    loose.set_torque(loose.name_of(1), 1.0)
+    with pytest.raises(
+        InputError, match=rf"nothing resists what acts on the joint of body '{loose.name_of(1)}'; give it"
+    ):
+        found(loose, comm)
     with pytest.raises(InputError, match=r"no equilibrium: the joint of body 'beam2' is about .* settle it first"):
         found(falling, comm)
     stuck = System("stuck")

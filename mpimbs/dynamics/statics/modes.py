@@ -39,6 +39,7 @@ PAIRED = 1e-6  # of the largest square, what rounding makes complex of two that 
 ROUNDED = 1.5e-14  # of the largest number of K, times their number, that sums of rounded terms may leave
 DOUBTFUL = 1e-6  # of a function's largest derivative, an error that is told
 STILL = 1e-6  # rad, and of the size of the system, to the equilibrium
+FAR = 1e6  # of the same units: as far as a force that hardly anything resists goes
 LONG = 1e3  # times the time of a fall by the system's size, of a step whose matrix is nearly that of the stiffness
 SOLVED = 1e-13  # of K x = b, relative
 ROUNDS = 2  # of conjugate gradients, times the number of speeds
@@ -258,6 +259,11 @@ class _Displacements:
         if abs(away[k]) > STILL * self._units[k]:
             system = self.dynamics.system
             body = system.name_of(int(np.searchsorted(system.offsets()[1], k, side="right")) - 1)
+            if abs(away[k]) > FAR * self._units[k]:
+                raise InputError(
+                    f"the state is no equilibrium, nor is one near: nothing resists what acts on the joint of body "
+                    f"'{body}'; give it a spring, or what holds it"
+                )
             raise InputError(
                 f"the state is no equilibrium: the joint of body '{body}' is about {abs(away[k]):.2g} (rad or m) away "
                 "from one; settle it first"

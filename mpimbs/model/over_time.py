@@ -59,7 +59,7 @@ def _times(values: Iterable[object]) -> Any:
     return np.unique(np.concatenate([np.array(value)[:, 0] for value in values if isinstance(value, OverTime)]))
 
 
-def side_by_side(values: Sequence[OverTime | float]) -> OverTime:
+def stacked(values: Sequence[OverTime | float]) -> OverTime:
     """Give several values as one of as many, some of which may be constant."""
     times = _times(values)
     return _of(times, *(_at(times, value) for value in values))

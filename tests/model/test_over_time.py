@@ -10,7 +10,7 @@ from mpi4py import MPI
 import mpimbs
 from mpimbs.base.errors import InputError, InterruptionError
 from mpimbs.model import system_from, system_from_text, system_text
-from mpimbs.model.over_time import OverTime, side_by_side, weighed
+from mpimbs.model.over_time import OverTime, stacked, weighed
 from run.interruptions import signalled
 from tolerances import assert_close
 
@@ -26,7 +26,7 @@ def linear(t: float) -> float:
 def test_rows_and_what_is_made_of_them(ends: tuple[float, float]) -> None:
     given, other = OverTime(ROWS), OverTime(((0.3, -2.0), (0.9, 4.0)))
     within = given.within(ends)
-    both, total = side_by_side([given, 0.5, other]), weighed(0.25, [(2.0, within), (-1.0, other)])
+    both, total = stacked([given, 0.5, other]), weighed(0.25, [(2.0, within), (-1.0, other)])
     for t in TIMES.tolist():
         assert given(t) == pytest.approx(linear(t), abs=1e-14)
         clipped = float(np.clip(linear(t), *ends))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.over_time import OverTime, are_rows, checked_rows, side_by_side, weighed
+from mpimbs.model.over_time import OverTime, are_rows, checked_rows, stacked, weighed
 from mpimbs.model.robots.robot import Controls, Robot, RobotActuator, RobotJoint
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
@@ -52,7 +52,7 @@ class TorqueOfSeveral:
 def of_several(torques: list[Any]) -> TimeFunction:
     """Give the torque of a joint of several coordinates: over time where that says it, else a function."""
     functions = [torque for torque in torques if callable(torque) and not isinstance(torque, OverTime)]
-    return TorqueOfSeveral(torques) if functions else side_by_side(torques)
+    return TorqueOfSeveral(torques) if functions else stacked(torques)
 
 
 def controls_in(path: str | PathLike[str]) -> dict[str, OverTime]:

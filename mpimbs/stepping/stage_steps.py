@@ -15,7 +15,7 @@ from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
-from mpimbs.sweep.stops import NO_STOPS
+from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
@@ -32,6 +32,7 @@ def compile_steps() -> None:
     m.stage.compile((typeof(steps.plan), typeof(0)))
     m.summed_rates.compile((typeof(steps.plan), typeof(steps.numbers)))
     m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
+    forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
 
 
 class StageSteps:

@@ -89,10 +89,10 @@ class Stops(NamedTuple):
         return self.beyond(q) != 0.0 if len(self.speeds) else _NONE
 
     def forces(self, q: Floats, u: Floats) -> Floats:
-        """Generalized forces of the stops [m] (N m, N)."""
-        x = self.beyond(q)
-        size, rate = self.stiffness * np.abs(x), np.sign(x) * u[self.speeds]
-        found: Floats = -np.sign(x) * np.clip(size + self.damping * rate, 0.0, STEEP * size)
+        """Generalized forces of the stops [m] (N m, N), of arrays that are read by address."""
+        found = np.empty(len(self.speeds))
+        if len(found):
+            forces_of_stops(self, q, u, found)
         return found
 
 
@@ -100,13 +100,25 @@ _NONE = np.zeros(0, bool)
 NO_STOPS = Stops(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(4)))
 
 
+@kernel(inline=True)
+def _force_of_stop(stops, i, q, u):
+    here, rate = q[stops.places[i]], u[stops.speeds[i]]
+    above, below = max(here - stops.upper[i], 0.0), max(stops.lower[i] - here, 0.0)
+    k, c = stops.stiffness[i], stops.damping[i]
+    return pushed_back(0.0, k, c, below, -rate) - pushed_back(0.0, k, c, above, rate)
+
+
+@kernel
+def forces_of_stops(stops, q, u, found):
+    """Write the generalized force [m] (N m, N) of each stop."""
+    for i in range(found.size):
+        found[i] = _force_of_stop(stops, i, q, u)
+
+
 @kernel
 def power_of_stops(stops, q, u):
     """Power (W) of stops."""
     power = 0.0
     for i in range(stops.speeds.size):
-        here, rate = q[stops.places[i]], u[stops.speeds[i]]
-        above, below = max(here - stops.upper[i], 0.0), max(stops.lower[i] - here, 0.0)
-        k, c = stops.stiffness[i], stops.damping[i]
-        power += (pushed_back(0.0, k, c, below, -rate) - pushed_back(0.0, k, c, above, rate)) * rate
+        power += _force_of_stop(stops, i, q, u) * u[stops.speeds[i]]
     return power

@@ -64,7 +64,7 @@ def mjcf(seed: int) -> str:
         single.extend([name] if named else [])
         if named and d.chance(0.2):
             gear = d.numbers(1, 5)
-            range_ = ' forcerange="-0.2 0.3" ctrlrange="-2 2"' if d.chance(0.4) else ""
+            range_ = ' forcerange="-0.2 0.3" ctrlrange="-2 2"' if len(actuators) % 2 == 0 else ""
             actuators.append(f'<motor joint="{name}" gear="{gear}" armature="0.01" damping="0.02"{range_}/>')
         return f"<joint {given}/>"
 

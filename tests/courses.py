@@ -173,7 +173,7 @@ def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:
     """Joints, loops and gears that are cut, loops and gears that are connected; gives which names change."""
     system, changed = case.system, set[str]()
     hung = [body.name for body in system.bodies() if body.parent != "world" or body.joint.type != "free"]
-    held, idle = [loop.name for loop in system.loops], [loop.name for loop in system.idle_loops]
+    held, idle = [loop.name for loop in system.loops], [loop.name for loop in system.loops.idle]
     for _ in range(source.count(1, 3)):
         name = choice(source, choice(source, [names for names in (hung, held, held, idle) if names] or [[""]]))
         if not name or name in changed:

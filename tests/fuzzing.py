@@ -291,7 +291,7 @@ class Oracle:
         )
         far = 1 + float(abs(m.com).max())
         compare("kinetic energy", ours[:1], np.array([kinetic]), 1e-11 * kinetic + 1e-290)
-        if not any(loop.acts for _, loop in system.loop_joints):
+        if not any(loop.acts for _, loop in system.loops.joints):
             size += float((c.mass * (abs(m.com) @ abs(descriptor.state.gravity))).sum())
             compare("potential energy", ours[1:2], np.array([potential]), 1e-11 * size)
         compare("momentum", ours[2:], np.concatenate((linear, angular)), 1e-11 * momenta * far)

@@ -144,7 +144,7 @@ class PinocchioModel:
         self.q_index, self.u_index = np.concatenate(q_index), np.concatenate(u_index)
         model.armature = self.u_of(c.armature)
         self.ends, self.contacts = [], pin.StdVec_RigidConstraintModel()
-        for bodies, loop in system.loop_joints:
+        for bodies, loop in system.loops.joints:
             carried = [self.carriers[k] if k >= 0 else (0, pin.SE3.Identity()) for k in bodies]
             frames = [
                 pin.SE3(pin.Quaternion(*rotation).matrix(), np.array(position))
@@ -263,7 +263,7 @@ def loop_forces(system: System, built: PinocchioModel, q: Floats, u: Floats) -> 
     data = built.model.createData()
     pin.computeJointJacobians(built.model, data, q)
     pin.forwardKinematics(built.model, data, q, u)
-    for (_, loop), ends in zip(system.loop_joints, built.ends, strict=True):
+    for (_, loop), ends in zip(system.loops.joints, built.ends, strict=True):
         if not (loop.driven or any(loop.stiffness) or any(loop.damping)):
             continue
         kind, axis = LOOPS[loop.type], np.array(loop.axis)

@@ -79,7 +79,7 @@ class _Short:
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))
         self.driven = {self._body(k) for k in system.torques}
         self.pushed = {self._body(k) for k in system.wrenches}
-        self.pushed |= {self._body(k) for pair in system.spring_bodies for k in pair if k >= 0}
+        self.pushed |= {self._body(k) for pair in system.springs.bodies for k in pair if k >= 0}
         for k in range(cut.n_bodies):
             body = cut.template(k)
             self.driven |= {k} if callable(body.joint.torque) else set()

@@ -135,7 +135,7 @@ class LoopJoints:
     def __init__(self, system: System) -> None:
         loops = system.loops
         self.names = [loop.name for loop in loops]
-        self.bodies = system.loop_ends
+        self.bodies = system.loops.ends
         joints = [_as_joint(system, loop) for loop in loops]
         geared = np.array([isinstance(loop, Gear) for loop in loops], bool)
         self._ends = np.where(geared[:, None], self.bodies[:, 1:], self.bodies)

@@ -96,7 +96,7 @@ class ClosedLoops:
         assert isinstance(part, Intervals)
         self._divided, self._part, self._parts = divided, part, part.loops
         self._names = [loop.name for loop in divided.system.loops]
-        self.driven = any(loop.acts for _, loop in divided.system.loop_joints)
+        self.driven = any(loop.acts for _, loop in divided.system.loops.joints)
         self.evaluations, self.refining = 0, False
         self.warned = self._lost_digits = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.

@@ -63,7 +63,7 @@ def _loads(system: System) -> tuple[object, ...]:
     """Give facts that tell whether a function has changed a system."""
     wrenches = sum(map(len, system.wrenches.values()))
     forces = len(system.force_functions), wrenches, dict(system.torques)
-    return (*forces, system.gravity, system.n_bodies, len(system.loop_names), len(system.springs), len(system.events))
+    return (*forces, system.gravity, system.n_bodies, len(system.loops.names), len(system.springs), len(system.events))
 
 
 def function_of(given: str, where: str) -> Callable[..., Any]:

@@ -118,7 +118,7 @@ class ActingSprings:
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
         system = subchain.system
-        bodies = system.spring_ends
+        bodies = system.springs.ends
         here = (bodies >= subchain.first) & (bodies < subchain.last)
         mine = np.flatnonzero(here.any(axis=1))
         given = list(system.springs.values())

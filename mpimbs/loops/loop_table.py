@@ -229,7 +229,7 @@ class LoopTable:
 
 def loops_of(system: Contents) -> LoopTable:
     """All loops of a system, of its bodies by number."""
-    bodies = system.loop_ends
+    bodies = system.loops.ends
     lengths, slides = np.zeros(len(bodies)), np.zeros((len(bodies), 2), bool)
     for number, pair in enumerate(bodies.tolist()):
         if isinstance(system.loops[number], Gear):
@@ -244,7 +244,7 @@ def _reach(system: Contents) -> float:
     """How far ends of loops are from the origins of bodies (m), 1 where nothing has any extent."""
     arms = [
         math.dist(place, (0.0, 0.0, 0.0))
-        for loop, ends in zip(system.loops, system.loop_ends.tolist(), strict=True)
+        for loop, ends in zip(system.loops, system.loops.ends.tolist(), strict=True)
         for place, body in zip(getattr(loop, "positions", ()), ends, strict=False)
         if body >= 0
     ]

@@ -50,7 +50,7 @@ class Connections(NamedTuple):
     def refusal(self, system: Contents, event: Event) -> str | None:
         """Say why an event can't happen now; None if it can."""
         for name in event.cut:
-            loop = name in system.loop_names
+            loop = name in system.loops.names
             if name not in self.loops if loop else system.index_of(name) in self.cut:
                 return (
                     f"cuts {name!r}, which is cut already" if not loop else f"cuts loop {name!r}, which does not hold"
@@ -58,17 +58,17 @@ class Connections(NamedTuple):
         held = next((name for name in event.connect if name in self.loops), None)
         if held is not None:
             return f"connects loop {held!r}, which holds already"
-        cut = set(self.cut) | {system.index_of(name) for name in event.cut if name not in system.loop_names}
-        for gear in (*system.loops, *system.idle_loops):
+        cut = set(self.cut) | {system.index_of(name) for name in event.cut if name not in system.loops.names}
+        for gear in system.loops.all:
             if isinstance(gear, Gear) and gear.name in event.connect and not cut.isdisjoint(_ends(system, gear.bodies)):
                 return f"connects gear {gear.name!r}, of whose joints one is cut"
         return None
 
     def after(self, system: Contents, event: Event) -> Connections:
         """Give the connections of the system after an event."""
-        bodies = {system.index_of(name) for name in event.cut if name not in system.loop_names}
+        bodies = {system.index_of(name) for name in event.cut if name not in system.loops.names}
         held = {*self.loops, *event.connect} - set(event.cut)
-        loops = (*system.loops, *system.idle_loops)
+        loops = system.loops.all
         held -= {loop.name for loop in loops if isinstance(loop, Gear) and not set(event.cut).isdisjoint(loop.bodies)}
         names = tuple(loop.name for loop in loops if loop.name in held)
         kept = tuple(item for item in self.kept if item[0] in held and item[0] not in event.connect)
@@ -93,9 +93,9 @@ def check_event(system: Contents, event: Event) -> None:
         if system.names.find(name) is None:
             raise InputError(f"event: unknown body {name!r}{system.names.suggest(name)}")
     for name in event.connect:
-        if name not in system.loop_names:
+        if name not in system.loops.names:
             what = "is a body, and loops are" if system.names.find(name) is not None else "is no loop, and they are"
-            hint = suggest(name, sorted(system.loop_names)) or "; declare a [[loop]] with active = false"
+            hint = suggest(name, sorted(system.loops.names)) or "; declare a [[loop]] with active = false"
             raise InputError(f"event: connects {name!r}, which {what} what is connected{hint}")
         if event.gap == "keep" and any(isinstance(g, Gear) and g.name == name for g in _all_loops(system)):
             raise InputError(
@@ -106,13 +106,13 @@ def check_event(system: Contents, event: Event) -> None:
 
 
 def _all_loops(system: Contents) -> list[Constraint]:
-    return [*system.loops, *system.idle_loops]
+    return system.loops.all
 
 
 def _check_cut(system: Contents, name: str) -> None:
-    body, loop = system.names.find(name), name in system.loop_names
+    body, loop = system.names.find(name), name in system.loops.names
     if body is None and not loop:
-        near = suggest(name, sorted(system.loop_names)) if system.loop_names else ""
+        near = suggest(name, sorted(system.loops.names)) if system.loops.names else ""
         hint = near if "did you mean" in near else system.names.suggest(name)
         raise InputError(f"event: cuts {name!r}, which is neither a body nor a loop{hint}")
     if body is not None and loop:
@@ -154,15 +154,15 @@ def connected(system: ContentsT, now: Connections) -> ContentsT:
         kept = ~np.isin(system.shifted, cut)
         made.shifted, made.shifts = system.shifted[kept], system.shifts[kept]
         made.joint_forces = list(_without(system.joint_forces, cut))
-    loops = {loop.name: loop for loop in (*system.loops, *system.idle_loops)}
+    loops = {loop.name: loop for loop in system.loops.all}
     frames = {name: {"positions": frame[:3], "rotations": frame[3:]} for name, frame in now.kept}
     held = []
     for name in now.loops:
         loop = loops[name]
         change = {key: (getattr(loop, key)[0], value) for key, value in frames.get(name, {}).items()}
         held.append(loop.model_copy(update=change) if change else loop)
-    made.hold(held, [_ends(system, loop.bodies) for loop in held])
-    made.idle_loops, made.events = [], []
+    made.loops = system.loops.holding(held, [_ends(system, loop.bodies) for loop in held])
+    made.events = []
     return made
 
 

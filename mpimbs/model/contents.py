@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from mpimbs.base.errors import InputError
+from mpimbs.base.former import warn_of_former
 from mpimbs.model import columns
-from mpimbs.model.body import Body, Loop, Name, Wrench
+from mpimbs.model.between import SystemLoops, SystemSprings
+from mpimbs.model.body import Body, Name, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, ForceFunction, JointForce, Selection
-from mpimbs.model.gear import Constraint
 from mpimbs.model.joints import JointType, joint_index
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.order.segments import Integers, Segments, counts
-from mpimbs.model.spring import Spring
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, TimeFunction, Unit, Vector
 
@@ -123,6 +124,12 @@ class JointRead(NamedTuple):
     actuators: tuple[str, ...] = ()
 
 
+# Where names of former versions are now: they answer for one version.
+MOVED = {"idle_loops": "loops.idle", "spring_bodies": "springs.bodies", "spring_ends": "springs.ends"} | {
+    f"loop_{name}": f"loops.{name}" for name in ("names", "bodies", "ends", "joints")
+}
+
+
 class Contents:
     """The bodies, loops, springs and loads of a `System`, which says how they are counted and what it is made with.
 
@@ -132,24 +139,16 @@ class Contents:
         The bodies, run-length coded.
     names : Names
         Which body has which name.
-    loops : list of Loop or Gear
+    loops : SystemLoops
         What closes loops: joints, and gears between joints.
-    idle_loops : list of Loop or Gear
-        Those that hold nothing before an event connects them.
-    loop_names : set of str
-        The names of both.
-    loop_bodies : list of tuple of 2 ints
-        Numbers of the bodies of each loop; -1 the world.
     events : list of Event
         Changes of structure.
     left_out : tuple of str
         What the file of another program says that was not taken over: a line for each kind, with names.
     coordinates : tuple of JointRead
         The joints of a robot's file, and where their coordinates q and speeds u begin.
-    springs : dict of str to Spring
+    springs : SystemSprings
         The springs between points of bodies, by name.
-    spring_bodies : list of tuple of 2 ints
-        Numbers of the bodies of each spring; -1 the world.
     torques : dict of int to function or tuple of floats
         What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
     wrenches : dict of int to list of Wrench
@@ -180,15 +179,8 @@ class Contents:
         self.segments = Segments()
         self.left_out: tuple[str, ...] = ()
         self.coordinates: tuple[JointRead, ...] = ()
-        self.loops: list[Constraint] = []
-        self.idle_loops: list[Constraint] = []
+        self.loops, self.springs = SystemLoops(), SystemSprings()
         self.events: list[Event] = []
-        self.loop_names: set[str] = set()
-        self.loop_bodies: list[tuple[int, int]] = []
-        self._loop_ends = np.empty((0, 2), np.int64)
-        self.springs: dict[str, Spring] = {}
-        self.spring_bodies: list[tuple[int, int]] = []
-        self._spring_ends = np.empty((0, 2), np.int64)
         self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
         self.wrenches: dict[int, list[Wrench]] = {}
         self.shifted, self.shifts = np.empty(0, np.int64), np.empty((0, 3))
@@ -198,6 +190,14 @@ class Contents:
         self.before_forces: str | None = None
         self.given: dict[str, float] = {}
         self.names = Names()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in MOVED:
+                raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'", name=name, obj=self)
+            warn_of_former(f"system.{name}", f"system.{MOVED[name]}")
+            return attrgetter(MOVED[name])(self)
 
     def __repr__(self) -> str:
         return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
@@ -216,29 +216,6 @@ class Contents:
     def force_functions(self) -> list[ForceFunction]:
         """All force functions, in the order in which they act."""
         return [*self.joint_forces, *self.body_forces]
-
-    def hold(self, loops: list[Constraint], ends: list[tuple[int, int]]) -> None:
-        """Let these loops hold, and no others, between bodies of these numbers."""
-        self.loops, self.loop_bodies = loops, ends
-        self._loop_ends = np.empty((0, 2), np.int64)
-
-    @property
-    def loop_ends(self) -> Integers:
-        """`loop_bodies` as an array [loops, 2]."""
-        self._loop_ends = _as_array(self.loop_bodies, self._loop_ends)
-        return self._loop_ends
-
-    @property
-    def loop_joints(self) -> list[tuple[tuple[int, int], Loop]]:
-        """The joints that close loops, each with the numbers of its bodies."""
-        pairs = zip(self.loop_bodies, self.loops, strict=True)
-        return [(ends, loop) for ends, loop in pairs if isinstance(loop, Loop)]
-
-    @property
-    def spring_ends(self) -> Integers:
-        """`spring_bodies` as an array [springs, 2]."""
-        self._spring_ends = _as_array(self.spring_bodies, self._spring_ends)
-        return self._spring_ends
 
     @property
     def n_bodies(self) -> int:
@@ -350,7 +327,7 @@ class Contents:
 
     def has_wrenches(self, lo: int, hi: int) -> bool:
         """Return whether wrenches, body forces, a fluid or springs between bodies act on the bodies lo to hi - 1."""
-        ends = self.spring_ends
+        ends = self.springs.ends
         sprung = bool(np.any((lo <= ends) & (ends < hi)))
         return sprung or self.has_added_mass(lo, hi) or self.has_given_wrenches(lo, hi)
 
@@ -373,7 +350,9 @@ class Contents:
         """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
         joints follow given motions."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
-        driven = any(map(callable, chain(self.torques.values(), joints, (loop.torque for _, loop in self.loop_joints))))
+        driven = any(
+            map(callable, chain(self.torques.values(), joints, (loop.torque for _, loop in self.loops.joints)))
+        )
         return bool(driven or self.force_functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property
@@ -399,8 +378,3 @@ class Contents:
         bodies, rows = self.segments.rows(lo, hi)
         joints = [body.joint for body in bodies]
         return np.array([2 * joint_index(joint.type) + (joint.pitch != 0.0) for joint in joints], np.int8)[rows]
-
-
-def _as_array(pairs: list[tuple[int, int]], known: Integers) -> Integers:
-    """Return pairs of bodies as an array [pairs, 2]: the one that is `known` of them if none has come since."""
-    return known if len(known) == len(pairs) else np.array(pairs, np.int64)

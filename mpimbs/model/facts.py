@@ -51,7 +51,7 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         yield f"body '{system.name_of(segment.first)}'", value
     if len(system.shifted):
         yield "where repeated bodies lie", digest((system.shifted.tobytes(), system.shifts.tobytes()))
-    for loop in (*system.loops, *system.idle_loops):
+    for loop in system.loops.all:
         yield f"{type(loop).__name__.lower()} '{loop.name}'", digest(_plain(loop))
     for name, spring in system.springs.items():
         yield f"spring '{name}'", digest(_plain(spring))

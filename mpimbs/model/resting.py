@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from itertools import pairwise
 
+from mpimbs.model.between import SystemSprings
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
@@ -26,12 +27,12 @@ def resting(system: System, loops: bool = True, apart: bool = False) -> System:
     left.apart = apart
     left.segments = system.segments.replaced(_with_rotors)
     left.gravity = (0.0, 0.0, 0.0)
-    left.events, left.springs, left.spring_bodies = [], {}, []
+    left.events, left.springs = [], SystemSprings()
     left.wrenches = {}
     left.joint_forces, left.body_forces, left.force_modules = [], [], []
     kept = system.loops if loops else []
     undriven = [loop.model_copy(update=_nothing(loop)) if isinstance(loop, Loop) else loop for loop in kept]
-    left.hold(undriven, system.loop_bodies if loops else [])
+    left.loops = system.loops.holding(undriven, system.loops.bodies if loops else [])
     ends = system.offsets()[1].tolist()
     left.torques = {k: tuple(map(float, range(a + 1, b + 1))) for k, (a, b) in enumerate(pairwise(ends)) if b > a}
     return left

@@ -88,7 +88,7 @@ def summarise(system: Contents) -> Summary:
         gravity=system.gravity,
         default_axes=(
             *names_where(system, lambda segment: segment.where(lambda body: _default_axis(body.joint))),
-            *(f"loop {loop.name!r}" for _, loop in system.loop_joints if _default_axis(loop)),
+            *(f"loop {loop.name!r}" for _, loop in system.loops.joints if _default_axis(loop)),
         ),
         warnings=tuple(_warnings(system)),
     )
@@ -117,7 +117,7 @@ def comma_list(names: Sequence[str], most: int = 5) -> str:
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
-    pulled = any(loop.driven or any(loop.stiffness) for _, loop in system.loop_joints)
+    pulled = any(loop.driven or any(loop.stiffness) for _, loop in system.loops.joints)
     return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 
 

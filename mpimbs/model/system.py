@@ -15,7 +15,7 @@ from mpimbs.model.copies import place_within, shifts_of_copies
 from mpimbs.model.driven_loop import driven_parts
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import Selection
-from mpimbs.model.gear import Constraint, Gear
+from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.order.segments import Integers
@@ -196,7 +196,8 @@ class System(Contents):
             self._bodies_of(title, loop.bodies)
             body, loop = driven_parts(loop)
             self.add(body)
-        self._hold(loop, self._bodies_of(title, loop.bodies))
+        self.loops.take(loop, self._bodies_of(title, loop.bodies))
+        self.changes += 1
         return loop
 
     def add_gear(self, gear: Gear | None = None, **fields: Any) -> Gear:
@@ -220,22 +221,13 @@ class System(Contents):
                 )
         if all(joint.motion is not None for joint in joints):
             raise InputError(f"{title}: both joints follow given motions; leave one of them free")
-        self._hold(gear, ends)
+        self.loops.take(gear, ends)
+        self.changes += 1
         return gear
 
     def _check_loop_name(self, title: str, name: str) -> None:
-        if name in self.loop_names:
+        if name in self.loops.names:
             raise InputError(f"{title}: the name is taken by another loop or gear; give each its own")
-
-    def _hold(self, loop: Constraint, ends: tuple[int, int]) -> None:
-        """Take what closes a loop between bodies of these numbers, from the begin on or for events."""
-        self.loop_names.add(loop.name)
-        if loop.active:
-            self.loop_bodies.append(ends)
-            self.loops.append(loop)
-        else:
-            self.idle_loops.append(loop)
-        self.changes += 1
 
     def add_event(self, event: Event | None = None, **fields: Any) -> Event:
         """Add a change of structure: an `Event` or the fields of one.
@@ -263,7 +255,7 @@ class System(Contents):
         title = f"spring {spring.name!r}"
         if spring.name in self.springs:
             raise InputError(f"{title}: the name is taken by another spring; give each its own")
-        self.spring_bodies.append(self._bodies_of(title, spring.bodies))
+        self.springs.bodies.append(self._bodies_of(title, spring.bodies))
         self.springs[spring.name] = spring
         self.changes += 1
         return spring

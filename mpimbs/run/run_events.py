@@ -103,7 +103,7 @@ class RunEvents:
         name = _for_all(settings).coupling
         every = self.now
         for event in (*self._in_time, *self._by_function):
-            more = event.model_copy(update={"cut": tuple(n for n in event.cut if n not in self.system.loop_names)})
+            more = event.model_copy(update={"cut": tuple(n for n in event.cut if n not in self.system.loops.names)})
             every = every.after(self.system, more)
         coupling_for(connected(self.system, every), name, solver)
 

@@ -53,7 +53,7 @@ def go_over(
     """
     names = {name for event in events for name in event.cut}
     system, dynamics = before.system, after.dynamics
-    cut = np.array(sorted(system.index_of(name) for name in names - system.loop_names), np.int64)
+    cut = np.array(sorted(system.index_of(name) for name in names - system.loops.names), np.int64)
     q, u = taken_over(before, dynamics, q, u, cut)
     begun = {name for event in events for name in event.connect} & {loop.name for loop in dynamics.system.loops}
     close = {name for event in events if event.gap == "close" for name in event.connect} & begun
@@ -135,7 +135,7 @@ def as_they_lie(
 
 def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
     """Give the forces [nu] that are held on joints after a change of structure: none on those that were cut."""
-    names = {name for event in events for name in event.cut} - before.loop_names
+    names = {name for event in events for name in event.cut} - before.loops.names
     stay = np.setdiff1d(np.arange(before.n_bodies), [before.index_of(name) for name in names])
     whole = np.zeros(after.nu)
     whole[numbers_of(after.offsets()[1], stay)[0]] = held[numbers_of(before.offsets()[1], stay)[0]]

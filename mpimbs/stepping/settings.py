@@ -186,7 +186,7 @@ class SimulationSettings(EvaluationSettings):
     def suited(self, system: Contents) -> Self:
         """Give the settings if they are for a system: loops take some that others don't."""
         given = next((name for name in ("projection", "stabilisation") if getattr(self, name) is not None), None)
-        if given is not None and not system.loop_names:
+        if given is not None and not system.loops.names:
             raise InputError(f"`{given}` is for closed loops, and '{system.name}' has none: leave it out")
         self.selection(system)
         return self

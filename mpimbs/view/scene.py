@@ -290,9 +290,9 @@ class Scene:
 
 def _ties(system: System, drawn: Integers | None) -> Ties:
     """The springs of a system; of the joints that close loops the lines to them from the origins of their bodies."""
-    ends = [*system.spring_bodies]
+    ends = [*system.springs.bodies]
     points = [spring.positions for spring in system.springs.values()]
-    for pair, loop in system.loop_joints:
+    for pair, loop in system.loops.joints:
         for body, point in zip(pair, loop.positions, strict=True):
             if body >= 0 and any(point):
                 ends.append((body, body))

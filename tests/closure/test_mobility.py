@@ -38,7 +38,9 @@ def test_random_mechanisms(seed: int, loops: int) -> None:
         begin, undetermined = 0, []
         carried = np.zeros((system.n_bodies, len(null), 6))  # by the joints of the tree, about the world's origin
         parent = system.parents()
-        for loop, at, ends in zip(system.loops, closures(system, state_of(system, q)), system.loop_bodies, strict=True):
+        for loop, at, ends in zip(
+            system.loops, closures(system, state_of(system, q)), system.loops.bodies, strict=True
+        ):
             rows = slice(begin, begin + 6 - loop.kind.nu)
             if np.linalg.norm(null[:, rows]) > 1e-6:
                 undetermined.append(loop.name)

@@ -300,7 +300,7 @@ def test_bad_springs() -> None:
     ):
         with pytest.raises(InputError, match=re.escape(words)):
             system.add_spring(**(good | change))
-    assert not system.springs and not system.spring_bodies
+    assert not system.springs and not system.springs.bodies
     system.add_spring(**good)
     with pytest.raises(InputError, match="spring 's': the name is taken by another spring"):
         system.add_spring(**good)

@@ -84,7 +84,7 @@ def test_files_keep_events(tmp_path: Path) -> None:
     system.add_event(when="hand:gap", bodies=["link1", "link6"], cut=("link4",))
     write_system(system, tmp_path / "model.toml")
     again = read_system(tmp_path / "model.toml")
-    assert again.events == system.events and again.idle_loops == system.idle_loops and again.loops == system.loops
+    assert again.events == system.events and again.loops.idle == system.loops.idle and again.loops == system.loops
     assert system_text(again) == system_text(system)
     assert facts(again) == facts(read_system(tmp_path / "model.toml"))
     again.add_event(time=3, cut="link5")

@@ -229,7 +229,7 @@ def test_what_is_written_reads_back_to_the_last_bit(tmp_path, make, repeats):
     assert path.read_text(encoding="utf-8").count("[[repeat]]") == repeats
     assert (again.name, again.gravity, again.loops) == (system.name, system.gravity, system.loops)
     assert list(again.bodies()) == list(system.bodies())
-    assert again.loop_bodies == system.loop_bodies
+    assert again.loops.bodies == system.loops.bodies
 
 
 def test_what_can_not_be_written(tmp_path):

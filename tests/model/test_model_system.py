@@ -1,5 +1,6 @@
 """`System`: order, names, parents, columns against the plain loop, own loads, whole-system checks."""
 
+import copy
 import math
 import time
 
@@ -263,10 +264,22 @@ def test_loops_and_springs_keep_their_bodies_in_another_order() -> None:
     for number, pair in enumerate(pairs):
         system.add_loop(name=f"l{number}", type="spherical", bodies=pair, positions=ZEROS)
         system.add_spring(name=f"s{number}", bodies=pair, positions=ZEROS)
-    assert system.loop_bodies == [(8, -1), (-1, 1), (9, 0)]
+    assert system.loops.bodies == [(8, -1), (-1, 1), (9, 0)]
     order = Order.of(system)
     solved = arranged(system, order)
     assert not order.is_identity and solved is not system
-    named = [tuple(solved.name_of(k) if k >= 0 else "world" for k in ends) for ends in solved.loop_ends]
+    named = [tuple(solved.name_of(k) if k >= 0 else "world" for k in ends) for ends in solved.loops.ends]
     assert named == pairs
-    np.testing.assert_array_equal(solved.spring_ends, solved.loop_ends)
+    np.testing.assert_array_equal(solved.springs.ends, solved.loops.ends)
+    former = {
+        "loop_bodies": system.loops.bodies,
+        "loop_names": {"l0", "l1", "l2"},
+        "spring_bodies": system.springs.bodies,
+    }
+    for name, found in former.items():
+        with pytest.warns(FutureWarning, match=f"^system.{name} is system.{name[:4]}"):
+            assert getattr(system, name) == found
+    other = copy.deepcopy(system)
+    other.add_loop(name="more", type="spherical", bodies=("body3", "world"), positions=ZEROS, active=False)
+    assert other.loops.names - system.loops.names == {"more"} and [loop.name for loop in other.loops.idle] == ["more"]
+    assert len(system.loops.all) == 3 == len(other.loops) and not system.loops.idle

@@ -100,8 +100,9 @@ class Descriptor:
         """Find where all is and how it moves, after a change of q or u."""
         self.state = Snapshot(opened(self.system), self.q, self.u)
         joints = opened(self.system)
-        joints.hold([loop for _, loop in self.system.loop_joints], [ends for ends, _ in self.system.loop_joints])
-        self.loops = list(zip(joints.loops, joints.loop_bodies, closures(joints, self.state, True), strict=True))
+        bodies, held = zip(*self.system.loops.joints, strict=True) if self.system.loops.joints else ((), ())
+        joints.loops = self.system.loops.holding(held, bodies)
+        self.loops = list(zip(joints.loops, joints.loops.bodies, closures(joints, self.state, True), strict=True))
         self.gears = [loop for loop in self.system.loops if isinstance(loop, Gear)]
 
     @property

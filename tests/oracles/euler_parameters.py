@@ -16,7 +16,7 @@ def _hinges(system: System, at: Snapshot) -> list[tuple[int, int, Array, Array]]
     """Of each joint: its two bodies, -1 the world; its place and its axis, in the world."""
     c, k = at.columns, at.kinematics
     found = [(int(c.parent[b]), b, k.origin[b], at.joint_frame[b] @ c.axis[b]) for b in range(at.n)]
-    for loop, (a, b) in zip(system.loops, system.loop_ends.tolist(), strict=True):
+    for loop, (a, b) in zip(system.loops, system.loops.ends.tolist(), strict=True):
         to_body = Rotation.from_quat(np.roll(loop.rotations[1], -1)).as_matrix()
         origin, rotation = (k.origin[b], k.rotation[b]) if b >= 0 else (np.zeros(3), np.eye(3))
         place = origin + rotation @ np.array(loop.positions[1])

@@ -24,8 +24,8 @@ def geared(system: System, q: Array, u: Array, tau: Array) -> tuple[Array, Array
     """Accelerations [nu] of a tree with gears, and with loops that nothing drives, in a state that the loops allow; and
     the forces of the gears on the joints that follow [gears], which are unique."""
     tree, looped, gears = opened(system), copy.copy(system), gear_rows(system)
-    joints = system.loop_joints
-    looped.hold([loop for _, loop in joints], [ends for ends, _ in joints])
+    joints = system.loops.joints
+    looped.loops = system.loops.holding([loop for _, loop in joints], [ends for ends, _ in joints])
     state = Snapshot(tree, q, u)
     loops, inertia = closures(looped, state), joint_inertia(state, carriers(state))
     rows = np.vstack([gears, *(loop.rows() for loop in loops)])

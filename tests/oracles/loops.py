@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpimbs.model import Loop, System, joint_type
+from mpimbs.model.between import SystemLoops
 from oracles.dense import (
     FORMULAS,
     O3,
@@ -41,7 +42,7 @@ DEPENDENT = 1e-9  # singular values, of the largest, of combinations of constrai
 def opened(system: System) -> System:
     """The same system without its loops."""
     tree = copy.copy(system)
-    tree.loops, tree.loop_bodies, tree.loop_names = [], [], set()
+    tree.loops = SystemLoops()
     return tree
 
 

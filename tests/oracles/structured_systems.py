@@ -345,7 +345,7 @@ def connect(
 
     def close(first: int, second: int) -> None:
         if first != second:
-            name = f"loop{len(system.loop_names)}"
+            name = f"loop{len(system.loops.names)}"
             make = flat_loop if flat else closing_loop
             loop = make(system, (first, second), poses, choice(source, kinds), source, name)
             system.add_loop(driven(source, loop) if "driven loops" in features and source.chance(0.5) else loop)
@@ -372,11 +372,11 @@ def connect(
     if "doubled" in features:
         for _ in range(source.count(1, 1 + n // 4)):
             double(source, system, source.index(n), state)
-    if "coincident" in features and system.loop_joints:
-        joints = [loop for _, loop in system.loop_joints]
+    if "coincident" in features and system.loops.joints:
+        joints = [loop for _, loop in system.loops.joints]
         for loop in (choice(source, joints) for _ in range(source.count(1, 4))):
             for _ in range(source.count(1, 8)):
-                system.add_loop(loop.model_copy(update={"name": f"again{len(system.loop_names)}"}))
+                system.add_loop(loop.model_copy(update={"name": f"again{len(system.loops.names)}"}))
     if "idle loops" in features and n > 1:
         loop = closing_loop(system, (-1, source.index(n)), poses, choice(source, kinds), source, "idle")
         system.add_loop(loop.model_copy(update={"active": False}))
@@ -434,7 +434,7 @@ def double(source: Weighted, system: System, k: int, state: Snapshot) -> None:
     frame = rotation_of(np.array(given.rotation, REAL))
     turned = state.joints[k].rotation
     loop = Loop(
-        name=f"double{len(system.loop_names)}",
+        name=f"double{len(system.loops.names)}",
         type=given.type,
         bodies=(system.body(k).parent, system.name_of(k)),
         positions=(

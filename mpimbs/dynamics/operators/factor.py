@@ -22,6 +22,7 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
+from mpimbs.model.between import SystemLoops
 from mpimbs.model.resting import resting
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
@@ -224,8 +225,7 @@ class Factors:
         if not self._divided.system.loops:
             return self._divided
         opened = copy.deepcopy(self._divided.system)
-        for held in (opened.loops, opened.loop_bodies, opened.loop_names):
-            held.clear()
+        opened.loops = SystemLoops()
         return self._divided.alike(opened)
 
     @functools.cached_property

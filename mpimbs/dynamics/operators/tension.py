@@ -34,8 +34,8 @@ def levers(subchain: Subchain) -> Floats:
         there = [system.body(k).joint.position for k in behind[here].tolist()]
         parents, places = np.append(parents, on[here]), np.append(places, np.reshape(there, (-1, 3)), axis=0)
     held = [(k, wrench.point) for k, wrench in columns.wrenches if wrench.frame == "world"]
-    ends = [*(bodies for bodies, _ in system.loop_joints), *system.spring_bodies]
-    positions = [loop.positions for _, loop in system.loop_joints]
+    ends = [*(bodies for bodies, _ in system.loops.joints), *system.springs.bodies]
+    positions = [loop.positions for _, loop in system.loops.joints]
     positions += [spring.positions for spring in system.springs.values()]
     for bodies, points in zip(ends, positions, strict=True):
         held += zip((k - subchain.first for k in bodies), points, strict=True)

@@ -292,7 +292,7 @@ class Stiffness:
 
     def _add_springs(self) -> None:
         springs = list(self._system.springs.values())
-        for spring, (first, second) in zip(springs, self._system.spring_ends.tolist(), strict=True):
+        for spring, (first, second) in zip(springs, self._system.springs.ends.tolist(), strict=True):
             p = self._points(np.array([first, second]), np.asarray(spring.positions))
             across = p[1] - p[0]
             length = float(np.linalg.norm(across))
@@ -379,7 +379,7 @@ class Stiffness:
         """Add the loads of loops, and of springs along their joints, which stand still in the frame of `LoopFrames`."""
         joints = LoopJoints(self._system)
         here = joints.frames(self._bodies)
-        for k, (first, second) in enumerate(self._system.loop_ends.tolist()):
+        for k, (first, second) in enumerate(self._system.loops.ends.tolist()):
             if k in joints.gears.loop:  # along joints alone, and constant
                 continue
             at = here.origin[k] - self._about

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpimbs.model.between import SystemSprings
 from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import ForceFunctionT
 from mpimbs.model.order.order import Order
@@ -32,14 +33,12 @@ class Arranged(Contents):
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
         self.names, self.changes, self.apart = system.names, system.changes, system.apart
-        self.loops, self.loop_names = system.loops, system.loop_names
         self.force_modules, self.before_forces = system.force_modules, system.before_forces
         self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
         self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
-        self.springs = system.springs
         places = np.append(order.places, -1)  # of the world, -1, the last: -1 again
-        self.loop_bodies = [(first, second) for first, second in places[system.loop_ends].tolist()]
-        self.spring_bodies = [(first, second) for first, second in places[system.spring_ends].tolist()]
+        self.loops = system.loops.holding(system.loops, map(tuple, places[system.loops.ends].tolist()))
+        self.springs = SystemSprings(system.springs, map(tuple, places[system.springs.ends].tolist()))
         shifted = order.places[system.shifted]
         by_place = np.argsort(shifted)
         self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]

@@ -106,7 +106,7 @@ def system_text(system: System, functions: bool = False) -> str:
     else:
         for body in system.bodies():
             lines += ["", "[[body]]", *tables.lines("body", body)]
-    for loop in (*system.loops, *system.idle_loops):
+    for loop in system.loops.all:
         kind = type(loop).__name__.lower()
         lines += ["", f"[[{kind}]]", *tables.lines(kind, loop)]
     for spring in system.springs.values():

@@ -143,7 +143,7 @@ class AbsoluteBodies(Intervals):
         self.loop_joints = joints = part.loops.joints
         owned = part.loops.owned
         self.answered = np.flatnonzero(owned)
-        bodies = np.array(self.whole.system.loop_ends, np.int64).reshape(-1, 2)[part.loops.numbers]
+        bodies = np.array(self.whole.system.loops.ends, np.int64).reshape(-1, 2)[part.loops.numbers]
         elsewhere = joints.bodies == ELSEWHERE
         self.far = elsewhere[owned]
         asked = bodies[~owned][~elsewhere[~owned]]

@@ -59,7 +59,7 @@ class ExtendedSweeps:
     def __init__(self, system: System, q: Array, u: Array, digits: int = 40) -> None:
         mp.dps = digits
         c = system.columns()
-        if c.wrenches or c.torque_functions or system.force_functions or system.springs or system.loops:
+        if c.wrenches or c.torque_functions or system.loads.functions or system.springs or system.loops:
             raise ValueError(
                 "the extended sweeps have no wrenches, no springs between bodies, no functions and no loops"
             )

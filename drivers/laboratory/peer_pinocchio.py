@@ -198,7 +198,7 @@ def check(system: System, memory: float | None) -> None:
         (closing, f"the model closes loops, and Pinocchio none by a {' nor by a '.join(closing)} joint"),
         (columns.wrenches or columns.added_mass is not None, "the model's wrenches on bodies are not handed to peers"),
         (system.springs, "springs between bodies are not handed to peers"),
-        (system.force_functions, "functions of the state are not handed to peers"),
+        (system.loads.functions, "functions of the state are not handed to peers"),
         (unknown, f"Pinocchio has no {' and no '.join(unknown)} joint"),
     ):
         if found:

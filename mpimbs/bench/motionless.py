@@ -77,14 +77,14 @@ class _Short:
                 continue
             parent = self._body(segment.parent) if segment.parent >= 0 else -1
             cut.append(segment.bodies, parent, min(segment.count, PERIODS))
-        self.driven = {self._body(k) for k in system.torques}
-        self.pushed = {self._body(k) for k in system.wrenches}
+        self.driven = {self._body(k) for k in system.loads.torques}
+        self.pushed = {self._body(k) for k in system.loads.wrenches}
         self.pushed |= {self._body(k) for pair in system.springs.bodies for k in pair if k >= 0}
         for k in range(cut.n_bodies):
             body = cut.template(k)
             self.driven |= {k} if callable(body.joint.torque) else set()
             self.pushed |= {k} if body.wrench else set()
-        for acted, forces in ((self.driven, system.joint_forces), (self.pushed, system.body_forces)):
+        for acted, forces in ((self.driven, system.loads.joint_forces), (self.pushed, system.loads.body_forces)):
             for force in forces:
                 on = range(cut.n_bodies) if isinstance(force.bodies, range) else map(self._body, force.bodies.tolist())
                 acted.update(on)

@@ -114,8 +114,8 @@ def _write_copies(group: h5py.Group, members: Members) -> None:
     text, systems = h5py.string_dtype(), members.systems
     group.create_dataset("name", data=list(members.names), dtype=text)
     group.create_dataset("model", data=[system_text(s, functions=True) for s in systems], dtype=text)
-    if any(s.force_modules for s in systems):
-        group.create_dataset("before_forces", data=[s.before_forces or "" for s in systems], dtype=text)
+    if any(s.loads.modules for s in systems):
+        group.create_dataset("before_forces", data=[s.loads.before_modules or "" for s in systems], dtype=text)
     if (table := members.table) is not None:
         data = group.create_dataset("parameters", data=table.values)
         data.attrs["columns"] = list(table.columns)

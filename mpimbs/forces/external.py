@@ -69,13 +69,13 @@ class ExternalLoads:
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
         self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
-        joint_forces = (ActingJointForce(force, subchain) for force in system.joint_forces)
-        body_forces = (ActingBodyForce(force, subchain) for force in system.body_forces)
+        joint_forces = (ActingJointForce(force, subchain) for force in system.loads.joint_forces)
+        body_forces = (ActingBodyForce(force, subchain) for force in system.loads.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
         self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
-        self.moved = bool(system.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
+        self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._joint_forces or self._loops or motions

@@ -35,10 +35,10 @@ def add_forces(system: System, given: str) -> None:
     where = f"`forces={given!r}`"
     function = function_of(given, where)
     before = _loads(system)
-    if not system.force_modules:
+    if not system.loads.modules:
         with contextlib.suppress(InputError):  # there are functions already, which no file holds
-            system.before_forces = system_text(system)
-    system.force_modules.append(given)
+            system.loads.before_modules = system_text(system)
+    system.loads.modules.append(given)
     try:
         result = function(system)
     except InputError as error:
@@ -61,8 +61,8 @@ def add_forces(system: System, given: str) -> None:
 
 def _loads(system: System) -> tuple[object, ...]:
     """Give facts that tell whether a function has changed a system."""
-    wrenches = sum(map(len, system.wrenches.values()))
-    forces = len(system.force_functions), wrenches, dict(system.torques)
+    wrenches = sum(map(len, system.loads.wrenches.values()))
+    forces = len(system.loads.functions), wrenches, dict(system.loads.torques)
     return (*forces, system.gravity, system.n_bodies, len(system.loops.names), len(system.springs), len(system.events))
 
 

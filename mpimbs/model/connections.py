@@ -150,10 +150,11 @@ def connected(system: ContentsT, now: Connections) -> ContentsT:
     cut = np.array(now.cut, np.int64)
     if len(cut):
         made.segments = _freed(system.segments, cut)
-        made.torques = {k: torque for k, torque in system.torques.items() if k not in now.cut}
+        left = {k: torque for k, torque in system.loads.torques.items() if k not in now.cut}
+        forces = list(_without(system.loads.joint_forces, cut))
+        made.loads = replace(system.loads, torques=left, joint_forces=forces)
         kept = ~np.isin(system.shifted, cut)
         made.shifted, made.shifts = system.shifted[kept], system.shifts[kept]
-        made.joint_forces = list(_without(system.joint_forces, cut))
     loops = {loop.name: loop for loop in system.loops.all}
     frames = {name: {"positions": frame[:3], "rotations": frame[3:]} for name, frame in now.kept}
     held = []

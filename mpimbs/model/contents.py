@@ -15,15 +15,16 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.former import warn_of_former
 from mpimbs.model import columns
 from mpimbs.model.between import SystemLoops, SystemSprings
-from mpimbs.model.body import Body, Name, Wrench
+from mpimbs.model.body import Body, Name
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
-from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, ForceFunction, JointForce, Selection
+from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, JointForce, Selection
 from mpimbs.model.joints import JointType, joint_index
+from mpimbs.model.loads import SystemLoads
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.order.segments import Integers, Segments, counts
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, TimeFunction, Unit, Vector
+from mpimbs.model.text.table import CheckedTable, Unit, Vector
 
 
 def joint_force(system: Contents, names: Selection, function: Callable[..., Any], vectorized: bool) -> JointForce:
@@ -125,9 +126,12 @@ class JointRead(NamedTuple):
 
 
 # Where names of former versions are now: they answer for one version.
-MOVED = {"idle_loops": "loops.idle", "spring_bodies": "springs.bodies", "spring_ends": "springs.ends"} | {
-    f"loop_{name}": f"loops.{name}" for name in ("names", "bodies", "ends", "joints")
-}
+MOVED = {
+    "force_functions": "loads.functions", "force_modules": "loads.modules", "before_forces": "loads.before_modules",
+    **{name: f"loads.{name}" for name in ("torques", "wrenches", "joint_forces", "body_forces")},
+    "idle_loops": "loops.idle", "spring_bodies": "springs.bodies", "spring_ends": "springs.ends",
+    **{f"loop_{name}": f"loops.{name}" for name in ("names", "bodies", "ends", "joints")},
+}  # fmt: skip
 
 
 class Contents:
@@ -149,20 +153,10 @@ class Contents:
         The joints of a robot's file, and where their coordinates q and speeds u begin.
     springs : SystemSprings
         The springs between points of bodies, by name.
-    torques : dict of int to function or tuple of floats
-        What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
-    wrenches : dict of int to list of Wrench
-        What acts on single bodies, in addition to what their templates say.
+    loads : SystemLoads
+        What acts beside what the bodies say of themselves.
     shifted, shifts : int64 [m], float [m, 3]
         Bodies, ascending, whose joints lie elsewhere on their parents than their templates say, and by how much (m).
-    joint_forces : list of JointForce
-        Functions of time and state that act on joints.
-    body_forces : list of BodyForce
-        Functions of time, pose and velocities that act on bodies.
-    force_modules : list of str
-        Which functions of modules have added forces (module:function), so that a checkpoint can name them.
-    before_forces : str or None
-        The system as a model file, before they did; None if that was none.
     given : dict of str to float
         Numbers for functions that act on it, such as those of a copy's own.
     apart : bool
@@ -181,13 +175,8 @@ class Contents:
         self.coordinates: tuple[JointRead, ...] = ()
         self.loops, self.springs = SystemLoops(), SystemSprings()
         self.events: list[Event] = []
-        self.torques: dict[int, TimeFunction | tuple[float, ...]] = {}
-        self.wrenches: dict[int, list[Wrench]] = {}
+        self.loads = SystemLoads()
         self.shifted, self.shifts = np.empty(0, np.int64), np.empty((0, 3))
-        self.joint_forces: list[JointForce] = []
-        self.body_forces: list[BodyForce] = []
-        self.force_modules: list[str] = []
-        self.before_forces: str | None = None
         self.given: dict[str, float] = {}
         self.names = Names()
 
@@ -211,11 +200,6 @@ class Contents:
     def gravity(self, value: Any) -> None:
         self._gravity: tuple[float, ...] = Heading(name=self.name, gravity=value).gravity
         self.changes += 1
-
-    @property
-    def force_functions(self) -> list[ForceFunction]:
-        """All force functions, in the order in which they act."""
-        return [*self.joint_forces, *self.body_forces]
 
     @property
     def n_bodies(self) -> int:
@@ -266,9 +250,9 @@ class Contents:
         own: dict[str, Any] = {
             "name": self.name_of(k),
             "parent": self.parent_name(k),
-            "wrench": body.wrench + tuple(self.wrenches.get(k, ())),
+            "wrench": body.wrench + tuple(self.loads.wrenches.get(k, ())),
         }
-        joint: dict[str, Any] = {"torque": self.torques[k]} if k in self.torques else {}
+        joint: dict[str, Any] = {"torque": self.loads.torques[k]} if k in self.loads.torques else {}
         at = self._shifts_within(k, k + 1)
         if at.start < at.stop:
             joint["position"] = tuple((np.array(body.joint.position) + self.shifts[at.start]).tolist())
@@ -304,8 +288,8 @@ class Contents:
         """Expand the bodies lo to hi - 1 (to the last) to columns; IndexError if there are no such bodies."""
         hi = self.n_bodies if hi is None else hi
         bodies, rows = self.segments.rows(lo, hi)
-        torques = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
-        wrenches = [(k - lo, wrench) for k, own in self.wrenches.items() if lo <= k < hi for wrench in own]
+        torques = {k - lo: torque for k, torque in self.loads.torques.items() if lo <= k < hi}
+        wrenches = [(k - lo, wrench) for k, own in self.loads.wrenches.items() if lo <= k < hi for wrench in own]
         at = self._shifts_within(lo, hi)
         shifts = self.shifted[at] - lo, self.shifts[at]
         numbers = np.arange(lo, hi) if self.apart else None
@@ -342,18 +326,18 @@ class Contents:
                 rows = np.unique(segment.rows(max(lo, segment.first), min(hi, segment.last + 1)))
                 if any(segment.bodies[row].wrench for row in rows):
                     return True
-        if any(lo <= k < hi for k in self.wrenches):
+        if any(lo <= k < hi for k in self.loads.wrenches):
             return True
-        return any(len(force.on(lo, hi)) for force in self.body_forces)
+        return any(len(force.on(lo, hi)) for force in self.loads.body_forces)
 
     def has_loads_of_time(self) -> bool:
         """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
         joints follow given motions."""
         joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
         driven = any(
-            map(callable, chain(self.torques.values(), joints, (loop.torque for _, loop in self.loops.joints)))
+            map(callable, chain(self.loads.torques.values(), joints, (loop.torque for _, loop in self.loops.joints)))
         )
-        return bool(driven or self.force_functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
+        return bool(driven or self.loads.functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property
     def has_motions(self) -> bool:
@@ -365,7 +349,7 @@ class Contents:
         if self.apart:
             return lo, hi
         parents, bodies, rows = self.segments.expand(lo, hi)
-        own = {k - lo: torque for k, torque in self.torques.items() if lo <= k < hi}
+        own = {k - lo: torque for k, torque in self.loads.torques.items() if lo <= k < hi}
         driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())
         used = np.unique(rows)
         which = np.searchsorted(used, rows)

@@ -57,12 +57,12 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         yield f"spring '{name}'", digest(_plain(spring))
     for event in system.events:
         yield f"an event ({event.told})", digest(_plain(event))
-    for k, torque in sorted(system.torques.items()):
+    for k, torque in sorted(system.loads.torques.items()):
         yield f"the torque of body '{system.name_of(k)}'", _name_or_value(torque)
-    for k, wrenches in sorted(system.wrenches.items()):
+    for k, wrenches in sorted(system.loads.wrenches.items()):
         for wrench in wrenches:
             yield f"a wrench on body '{system.name_of(k)}'", digest(_plain(wrench))
-    for force in system.force_functions:
+    for force in system.loads.functions:
         on = repr(force.bodies) if isinstance(force.bodies, range) else force.bodies.tobytes()
         details = digest((on, bool(force.vectorized), getattr(force, "point", None)))
         yield f"the {force.kind} '{force.name}' on {force.whom(system.name_of)}", details

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from typing import Any
 
 from mpimbs.model.between import SystemSprings
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.joint import Joint
+from mpimbs.model.loads import SystemLoads
 from mpimbs.model.system import System
 
 _ACTING = ("stiffness", "damping", "torque")
@@ -28,13 +30,14 @@ def resting(system: System, loops: bool = True, apart: bool = False) -> System:
     left.segments = system.segments.replaced(_with_rotors)
     left.gravity = (0.0, 0.0, 0.0)
     left.events, left.springs = [], SystemSprings()
-    left.wrenches = {}
-    left.joint_forces, left.body_forces, left.force_modules = [], [], []
     kept = system.loops if loops else []
     undriven = [loop.model_copy(update=_nothing(loop)) if isinstance(loop, Loop) else loop for loop in kept]
     left.loops = system.loops.holding(undriven, system.loops.bodies if loops else [])
     ends = system.offsets()[1].tolist()
-    left.torques = {k: tuple(map(float, range(a + 1, b + 1))) for k, (a, b) in enumerate(pairwise(ends)) if b > a}
+    told: dict[int, Any] = {
+        k: tuple(map(float, range(a + 1, b + 1))) for k, (a, b) in enumerate(pairwise(ends)) if b > a
+    }
+    left.loads = SystemLoads(torques=told, before_modules=system.loads.before_modules)
     return left
 
 

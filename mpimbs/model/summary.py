@@ -116,7 +116,9 @@ def comma_list(names: Sequence[str], most: int = 5) -> str:
 
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
-    loaded = any(system.gravity) or system.torques or system.wrenches or system.springs or system.force_functions
+    loaded = (
+        any(system.gravity) or system.loads.torques or system.loads.wrenches or system.springs or system.loads.functions
+    )
     pulled = any(loop.driven or any(loop.stiffness) for _, loop in system.loops.joints)
     return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)
 

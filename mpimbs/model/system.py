@@ -277,7 +277,7 @@ class System(Contents):
         if not joint.kind.nu:
             raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
         try:
-            self.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
+            self.loads.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
         except InputError as error:
             what = str(error).removeprefix("joint: ")
             raise InputError(f"body {body_name!r}: {what}; give numbers, rows or a function of time") from None
@@ -293,7 +293,7 @@ class System(Contents):
         """
         index = self.index_of(body_name)
         wrench = _given(Wrench, wrench, fields)
-        self.wrenches.setdefault(index, []).append(wrench)
+        self.loads.wrenches.setdefault(index, []).append(wrench)
         self.changes += 1
         return wrench
 
@@ -318,7 +318,7 @@ class System(Contents):
             A body is unknown or named twice, its joint is fixed, the joints are of several types (vectorized), or the
             function can't be called.
         """
-        self.joint_forces.append(joint_force(self, names, function, vectorized))
+        self.loads.joint_forces.append(joint_force(self, names, function, vectorized))
         self.changes += 1
 
     def add_body_force(
@@ -353,7 +353,7 @@ class System(Contents):
         InputError
             A body is unknown or named twice, the point is none, or the function can't be called.
         """
-        self.body_forces.append(body_force(self, names, function, vectorized, point))
+        self.loads.body_forces.append(body_force(self, names, function, vectorized, point))
         self.changes += 1
 
     def validate(self) -> None:

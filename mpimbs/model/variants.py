@@ -181,7 +181,7 @@ def _change_bodies(
     for k, items in changes.items():
         template, keys = system.segments.template(k), {column.key for column, _ in items}
         # Of its own, and not what others that followed the template have in its place.
-        own = ("torque" in keys and k in system.torques) or ("position" in keys and k in shifted)
+        own = ("torque" in keys and k in system.loads.torques) or ("position" in keys and k in shifted)
         alike = id(template), k if own else -1, *((column.key, column.part, value) for column, value in items)
         if alike not in made:
             joint = system.body(k).joint if own else template.joint
@@ -190,7 +190,7 @@ def _change_bodies(
             made[alike] = body.model_copy(update={"name": template.name})
         bodies[k] = made[alike]
         if own:
-            system.torques.pop(k, None)
+            system.loads.torques.pop(k, None)
             stay = system.shifted != k
             system.shifted, system.shifts = system.shifted[stay], system.shifts[stay]
     system.segments = system.segments.revised(bodies)

@@ -133,7 +133,7 @@ class RunFiles:
         first = systems[0]
         return {
             "name": first.name, "run": self.run, "has_functions": any(map(holds_functions, systems)),
-            "forces": [] if first.before_forces is None else list(first.force_modules),
+            "forces": [] if first.loads.before_modules is None else list(first.loads.modules),
             "settings": settings.data(), "versions": versions(), "sizes": tuned().told(),
             "output": os.path.relpath(self.output, self.place.parent), "place": self.place.name,
             "checkpoints": self.checkpoints.data() | {"path": None}, "restarts": self.restarts(),

@@ -191,7 +191,7 @@ class RunMemory:
     def _unchanging(self) -> dict[str, Any]:
         """The part of a checkpoint's header that is the same for all."""
         system = self._system
-        told = {"model": system_text(system, functions=True), "base": system.before_forces}
+        told = {"model": system_text(system, functions=True), "base": system.loads.before_modules}
         return self._files.header([system], self._settings) | told | {"partition": self._partition()}
 
     def _partition(self) -> list[list[int]]:

@@ -51,7 +51,7 @@ class StageMatrix:
         self._dynamics, self._loads, self._comm = dynamics, loads, dynamics.comm
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._matrix, self._end = dynamics.inertia.implicit_matrix, dynamics.subchain.nq + dynamics.subchain.nu
-        self._resists = any(force.vectorized for force in dynamics.system.body_forces)
+        self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
 

@@ -127,6 +127,6 @@ def test_what_acts_on_a_joint_that_is_cut_is_gone() -> None:
     system.add_joint_force(["link2"], lambda t, q, u: 0.0)
     system.add_body_force(None, lambda t, motion: (0.0, 0.0))
     found = connected(system, Connections((1,), ()))
-    assert list(found.torques) == [2] and len(found.body_forces) == 1
-    assert [list(force.bodies) for force in found.joint_forces] == [[2]]
-    assert len(system.joint_forces) == 2 and list(system.torques) == [1, 2]
+    assert list(found.loads.torques) == [2] and len(found.loads.body_forces) == 1
+    assert [list(force.bodies) for force in found.loads.joint_forces] == [[2]]
+    assert len(system.loads.joint_forces) == 2 and list(system.loads.torques) == [1, 2]

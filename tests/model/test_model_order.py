@@ -73,11 +73,11 @@ def in_sequence(system: System, order: Order) -> System:
     """The same system, its bodies added in depth-first order by the user."""
     again = relisted(system, order.bodies)
     for name in ("joint_forces", "body_forces"):
-        for force in getattr(system, name):
+        for force in getattr(system.loads, name):
             on = sorted(again.index_of(system.name_of(int(k))) for k in force.bodies)
             moved = copy.copy(force)
             object.__setattr__(moved, "bodies", np.array(on))
-            getattr(again, name).append(moved)
+            getattr(again.loads, name).append(moved)
     return again
 
 
@@ -105,7 +105,7 @@ def test_a_renumbered_system_is_one_made_in_that_order(data: st.DataObject, syst
     for name in ("joint_types", "joint_patterns", "sizes", "initial_state", "has_wrenches"):
         assert np.array_equal(_flat(getattr(view, name)(lo, hi)), _flat(getattr(again, name)(lo, hi))), name
     assert np.array_equal(_flat(view.offsets_of((lo, hi))), _flat(again.offsets_of((lo, hi))))
-    for force, other in zip(view.force_functions, again.force_functions, strict=True):
+    for force, other in zip(view.loads.functions, again.loads.functions, strict=True):
         assert force.function is other.function and np.array_equal(force.on(lo, hi), other.on(lo, hi))
     assert len(view.segments.rows(lo, hi)[0]) <= hi - lo, "every body has its own template: only those of these count"
     assert np.array_equal(view.numbers_in_model(np.arange(lo, hi)), order.bodies[lo:hi])

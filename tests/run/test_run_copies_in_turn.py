@@ -135,7 +135,7 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 
     def residual(self: JointLoads, *given: Any, **more: Any) -> Any:
         found = right(self, *given, **more)
-        return found._replace(motion=1e-3) if self._divided.system.force_modules is heavy.force_modules else found
+        return found._replace(motion=1e-3) if self._divided.system.loads.modules is heavy.loads.modules else found
 
     monkeypatch.setattr(JointLoads, "residual", residual)
     result = batch.simulate(0.12, **settings)

@@ -83,7 +83,7 @@ def dense_handle_equations(
 
     samples, f1, a2 = [], [], []
     for on_base, f2 in [(np.zeros(6), np.zeros(6))] + [(x, 0 * x) for x in np.eye(6)] + [(0 * x, x) for x in np.eye(6)]:
-        system.wrenches[last] = [Wrench(moment=tuple(f2[:3]), force=tuple(f2[3:]))]
+        system.loads.wrenches[last] = [Wrench(moment=tuple(f2[:3]), force=tuple(f2[3:]))]
         forces = np.concatenate((on_base, tau))
         udot = dense.dense_accelerations(system, q, u, forces)
         wrench = dense.joint_wrenches(system, q, u, forces)

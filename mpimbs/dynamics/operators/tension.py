@@ -39,7 +39,7 @@ def levers(subchain: Subchain) -> Floats:
     positions += [spring.positions for spring in system.springs.values()]
     for bodies, points in zip(ends, positions, strict=True):
         held += zip((k - subchain.first for k in bodies), points, strict=True)
-    for force in system.body_forces:
+    for force in system.loads.body_forces:
         if not isinstance(force.point, str) and any(force.point):
             held += [(k, force.point) for k in force.on(subchain.first, subchain.last).tolist()]
     at = np.array([k for k, _ in held], np.int64)

@@ -201,7 +201,7 @@ class Stiffness:
             first, last = offset[body : body + 2].tolist()
             forces[first:last] += _value(f"the torque function of body '{part.name_of(body)}'", function, last - first)
         given, changes = np.zeros(nu), []
-        for joint_force in self._system.joint_forces:
+        for joint_force in self._system.loads.joint_forces:
             if acting := ActingJointForce(joint_force, part):
                 changes.append(self._of_joint_force(acting, joint_force.name))
                 acting.add(0.0, self._q, np.zeros(nu), given)
@@ -333,12 +333,12 @@ class Stiffness:
     def _add_functions(self) -> None:
         """Body forces, by differences: of each body's own motion alone."""
         part, n = self._part, self._part.n_bodies
-        if not self._system.body_forces:
+        if not self._system.loads.body_forces:
             return
         steps = part.made.body_step
         motion = self._bodies.steps
         place = motion[steps, 9:PLACE] - self._about
-        for body_force in self._system.body_forces:
+        for body_force in self._system.loads.body_forces:
             acting = ActingBodyForce(body_force, part)
             if not acting:
                 continue

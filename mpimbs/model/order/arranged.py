@@ -33,17 +33,20 @@ class Arranged(Contents):
         bodies, rows = system.segments.rows(0, system.n_bodies)
         self.segments.append_branches(tuple(bodies), rows[order.bodies], order.parents)
         self.names, self.changes, self.apart = system.names, system.changes, system.apart
-        self.force_modules, self.before_forces = system.force_modules, system.before_forces
-        self.torques = {int(order.places[k]): torque for k, torque in system.torques.items()}
-        self.wrenches = {int(order.places[k]): own for k, own in system.wrenches.items()}
         places = np.append(order.places, -1)  # of the world, -1, the last: -1 again
         self.loops = system.loops.holding(system.loops, map(tuple, places[system.loops.ends].tolist()))
         self.springs = SystemSprings(system.springs, map(tuple, places[system.springs.ends].tolist()))
         shifted = order.places[system.shifted]
         by_place = np.argsort(shifted)
         self.shifted, self.shifts = shifted[by_place], system.shifts[by_place]
-        self.joint_forces = [self._moved(force) for force in system.joint_forces]
-        self.body_forces = [self._moved(force) for force in system.body_forces]
+        given = system.loads
+        self.loads = replace(
+            given,
+            torques={int(order.places[k]): torque for k, torque in given.torques.items()},
+            wrenches={int(order.places[k]): own for k, own in given.wrenches.items()},
+            joint_forces=[self._moved(force) for force in given.joint_forces],
+            body_forces=[self._moved(force) for force in given.body_forces],
+        )
 
     def _moved(self, force: ForceFunctionT) -> ForceFunctionT:
         """Give the same force function on the same bodies."""

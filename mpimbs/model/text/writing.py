@@ -79,7 +79,7 @@ def system_text(system: System, functions: bool = False) -> str:
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
     lines += [f"# {line}" for line in system.left_out]
     lines += [f"# joint {joint.name}: q from {joint.q} on, u from {joint.u} on" for joint in system.coordinates]
-    for force in system.force_functions:
+    for force in system.loads.functions:
         if not functions:
             raise InputError(
                 f"{force.kind} {force.name!r}: is a function, and a model file holds data only; leave it out"
@@ -88,7 +88,7 @@ def system_text(system: System, functions: bool = False) -> str:
     segments, tables = list(system.segments), _Tables(functions)
     order = [segment.numbered for segment in segments]
     branched = any(isinstance(segment, Branches) for segment in segments)
-    if order == sorted(order) and not branched and not system.wrenches and not system.torques:
+    if order == sorted(order) and not branched and not system.loads.wrenches and not system.loads.torques:
         for segment in segments:
             first, *others = segment.bodies
             in_sequence = not isinstance(segment, Copies) or segment.in_sequence

@@ -8,12 +8,22 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from types import ModuleType
+from typing import Any
 
 
-def warn_of_former(name: str, now: str) -> None:
+def warn_of_former(name: str, now: str, stacklevel: int = 3) -> None:
     """Say what something of a former name is called now, where the name stands."""
-    warnings.warn(f"{name} is {now} now; the old name answers for one version", FutureWarning, stacklevel=3)
+    warnings.warn(f"{name} is {now} now; the old name answers for one version", FutureWarning, stacklevel=stacklevel)
+
+
+def former_attribute(owner: object, called: str, moved: Mapping[str, str], name: str) -> Any:
+    """Give what an attribute of a former name is now, for `__getattr__` of its owner; `moved` says where it is."""
+    if name not in moved:
+        raise AttributeError(f"'{type(owner).__name__}' has no attribute '{name}'", name=name, obj=owner)
+    warn_of_former(f"{called}.{name}", f"{called}.{moved[name]}", stacklevel=4)
+    return attrgetter(moved[name])(owner)
 
 
 class FormerNames(MetaPathFinder, Loader):

@@ -69,7 +69,10 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
     def side_by_side(lanes: int) -> None:
         SideBySide([system_from("chain:2")], lanes, lanes).compile(checked=True)
 
-    found: list[tuple[str, Callable[[], None]]] = [("joints of subchains", joined), ("explicit steps", compile_steps)]
+    found: list[tuple[str, Callable[[], None]]] = [
+        ("joints of subchains", joined),
+        ("explicit steps", partial(compile_steps, True)),
+    ]
     for lanes in sorted({1, native_width()}):
         found += [
             (f"{kernels}{' with forces as functions' if staged else ''}, {lanes} lanes",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import not_copied
-from mpimbs.base.former import warn_of_former
+from mpimbs.base.former import former_attribute
 from mpimbs.base.names import DOUBLING
 from mpimbs.base.settings import takes
 from mpimbs.coupling.settings import EvaluationSettings
@@ -211,10 +210,7 @@ class Dynamics:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name not in MOVED:
-                raise AttributeError(f"'Dynamics' has no attribute '{name}'", name=name, obj=self)
-            warn_of_former(f"dynamics.{name}", f"dynamics.{MOVED[name]}")
-            return attrgetter(MOVED[name])(self)
+            return former_attribute(self, "dynamics", MOVED, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
             if name in MOVED:

@@ -47,16 +47,12 @@ class SystemLoops(list[Constraint], Pairs):
     """
 
     def __init__(
-        self,
-        held: Iterable[Constraint] = (),
-        bodies: Iterable[Ends] = (),
-        idle: Iterable[Constraint] = (),
-        names: set[str] | None = None,
+        self, held: Iterable[Constraint] = (), bodies: Iterable[Ends] = (), names: set[str] | None = None
     ) -> None:
         super().__init__(held)
         Pairs.__init__(self, bodies)
-        self.idle = list(idle)
-        self.names = {loop.name for loop in self.all} if names is None else names
+        self.idle: list[Constraint] = []
+        self.names = {loop.name for loop in self} if names is None else names
 
     @property
     def all(self) -> list[Constraint]:
@@ -79,7 +75,7 @@ class SystemLoops(list[Constraint], Pairs):
 
     def holding(self, held: Iterable[Constraint], bodies: Iterable[Ends]) -> SystemLoops:
         """Give others of them that hold, between bodies of these numbers, and none that are idle."""
-        return SystemLoops(held, bodies, names=self.names)
+        return SystemLoops(held, bodies, self.names)
 
 
 class SystemSprings(dict[str, Spring], Pairs):

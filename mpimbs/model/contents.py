@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from mpimbs.base.errors import InputError
-from mpimbs.base.former import warn_of_former
+from mpimbs.base.former import former_attribute
 from mpimbs.model import columns
 from mpimbs.model.between import SystemLoops, SystemSprings
 from mpimbs.model.body import Body, Name
@@ -183,10 +182,7 @@ class Contents:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name not in MOVED:
-                raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'", name=name, obj=self)
-            warn_of_former(f"system.{name}", f"system.{MOVED[name]}")
-            return attrgetter(MOVED[name])(self)
+            return former_attribute(self, "system", MOVED, name)
 
     def __repr__(self) -> str:
         return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"

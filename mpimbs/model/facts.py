@@ -69,13 +69,13 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
 
 
 def _name_or_value(value: Callable[..., Any] | tuple[float, ...]) -> str:
-    return name_of_function(value) if callable(value) and not isinstance(value, tuple) else str(value)
+    return str(value) if isinstance(value, tuple) else name_of_function(value)
 
 
 def _plain(value: Any) -> Any:
     """Give a table as tuples of numbers and texts."""
     if isinstance(value, CheckedTable):
         return tuple(_plain(item) for item in value.__dict__.values())
-    if callable(value) and not isinstance(value, tuple):
-        return name_of_function(value)
-    return tuple(_plain(item) for item in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    return name_of_function(value) if callable(value) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,7 @@ class RunSegment:
         compile_evaluations(self.dynamics, self.settings.loads, sampled=True, checked=not self.settings.no_witness)
         scheme = scheme_of(self.settings.integrator)
         if scheme.own:
-            first_on_node(self.dynamics.comm, compile_steps)
+            first_on_node(self.dynamics.comm, partial(compile_steps, self.dynamics.subchain.columns.stopped))
         if scheme.implicit:
             compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began

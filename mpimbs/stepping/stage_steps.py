@@ -24,15 +24,16 @@ NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1))
 
 
 @functools.cache  # a second time in a process there is nothing to do
-def compile_steps() -> None:
-    """Compile, or load from the cache, what steps call; no communication."""
+def compile_steps(stops: bool = False) -> None:
+    """Compile, or load from the cache, what steps call, with `stops` of joints or without; no communication."""
     steps = StageSteps("dopri5", Accuracy(), np.zeros(2), 1, 1, np.zeros(0, np.int64))
     for entry in (m.propose, m.judge, m.conclude, m.march):
         entry.compile((typeof(steps.plan),))
     m.stage.compile((typeof(steps.plan), typeof(0)))
     m.summed_rates.compile((typeof(steps.plan), typeof(steps.numbers)))
     m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
-    forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
+    if stops:
+        forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
 
 
 class StageSteps:

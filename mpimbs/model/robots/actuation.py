@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def actuate(robot: Robot, controls: Controls | None = None) -> None:
 def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> None:
     """Have a joint driven."""
     constant = 0.0
-    parts: list[tuple[float, Callable[[float], float], tuple[float, float]]] = []
+    parts: list[tuple[float, Any, tuple[float, float]]] = []  # with their controls, functions of time
     rest = joint.rest[0] if joint.rest else 0.0  # where its own spring is at ease, and that of actuators then, too
     for actuator in actuators:
         square, factor = actuator.gear**2, actuator.gear * actuator.gain
@@ -126,11 +126,10 @@ def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> None:
             parts.append((factor, actuator.control, actuator.range))
         else:
             constant += factor * _within(table.number(actuator.control), actuator.range)
-    tables = [(factor, control.within(ends)) for factor, control, ends in parts if isinstance(control, OverTime)]
     if not parts:
         joint.torque = constant
-    elif len(tables) == len(parts):
-        joint.torque = weighed(constant, tables)
+    elif all(isinstance(control, OverTime) for _, control, _ in parts):
+        joint.torque = weighed(constant, [(factor, control.within(ends)) for factor, control, ends in parts])
     else:
         joint.torque = ControlledTorque(constant, tuple(parts))
 

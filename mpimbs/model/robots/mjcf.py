@@ -138,7 +138,6 @@ class _Compiled:
         begin, moving = self._begin[q0 : q0 + nq], self._speeds[u0 : u0 + nu].copy()
         if kind == "free":  # whose velocity is along the world's axes there, along the body's here
             moving[:3] = matrix_of(tuple(begin[3:])).T @ moving[:3]
-        driven = [k for k in range(self._actuators) if m.actuator_trntype[k] in (0, 1) and m.actuator_trnid[k, 0] == j]
         return RobotJoint(
             self._name("joint", j),
             kind,
@@ -155,8 +154,13 @@ class _Compiled:
             _stops(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
             0.0,
             float(m.dof_frictionloss[u0 : u0 + nu].max()),
-            tuple(self._name("actuator", k) for k in driven),
+            tuple(self._name("actuator", k) for k in self._driving(j)),
         )
+
+    def _driving(self, j: int) -> list[int]:
+        """Give the actuators of a joint."""
+        m = self._model
+        return [k for k in range(self._actuators) if m.actuator_trntype[k] in (0, 1) and m.actuator_trnid[k, 0] == j]
 
     def _limited(self, j: int) -> bool:
         return bool(self._model.jnt_limited[j] and not self._disabled("LIMIT") and not self._disabled("CONSTRAINT"))
@@ -184,7 +188,7 @@ class _Compiled:
                     robot.leave_out("range of the force of actuator", name)
                 actuator = weaker or actuator
             if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint]:
-                alone = np.count_nonzero(np.isin(m.actuator_trntype, (0, 1)) & (m.actuator_trnid[:, 0] == joint)) == 1
+                alone = len(self._driving(joint)) == 1
                 ends = sorted((m.jnt_actfrcrange[joint] / gear).tolist()) if gear else [0.0, 0.0]
                 if (weaker := actuator.no_stronger(*ends) if alone else None) is None:
                     robot.leave_out("range of the force of actuators of joint", self._name("joint", joint))

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from mpimbs.base.errors import InputError, Keys, about
+from mpimbs.model.over_time import are_rows
 from mpimbs.model.text.table import CheckedTable, Units, keys_in_words, number, suggest
 
 CONSTANTS = {"pi": math.pi, "e": math.e}
@@ -183,7 +184,7 @@ class Values:
             if key not in fields or (self._si and not _has_text(fields[key])):
                 continue
             if not (key == "motion" and isinstance(fields[key], str)):
-                if key in OVER_TIME and any(isinstance(row, list) for row in _rows(fields[key])):
+                if key in OVER_TIME and are_rows(fields[key]):
                     unit = ("s", *((unit,) * 3 if isinstance(unit, str) else unit))
                 try:
                     found[key] = self._number(fields[key], unit)
@@ -211,10 +212,6 @@ class Values:
         value = self._parameters.evaluate(given) if isinstance(given, str) else given
         factor = self._units.factor(unit if isinstance(unit, str) else str(next(iter(unit), "1")))
         return value if factor == 1.0 or not isinstance(value, int | float) else value * factor
-
-
-def _rows(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else []
 
 
 def _has_text(given: Any) -> bool:

@@ -95,13 +95,17 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
 
 
 class Otherwise(NamedTuple):
-    """A case described otherwise: its system and state, and what its accelerations are times, where those stood."""
+    """A case described otherwise: its system and state, what its accelerations are times, where those stood, and when.
+
+    The time is `at`, in its own unit.
+    """
 
     told: str
     system: System
     state: tuple[Array, Array, Array]
     times: Array
     where: Array
+    at: float = TIME
 
 
 def described(case: Case) -> Otherwise:
@@ -113,7 +117,8 @@ def described(case: Case) -> Otherwise:
         units = OtherUnits(*(source.decades(-6, 6) for _ in range(3)))
         state = case.q * units.q(system), case.u * units.u(system), case.tau * units.tau(system)
         told = f"in {tuple(round(unit, 9) for unit in units)}"
-        return Otherwise(told, in_units(system, units), state, units.second / units.u(system), all_of_them)
+        times, at = units.second / units.u(system), TIME * units.second
+        return Otherwise(told, in_units(system, units), state, times, all_of_them, at)
     if way == 2:
         moved = elsewhere(system, Rotation.random(random_state=draw).as_matrix(), draw.uniform(-30, 30, 3))
         return Otherwise("elsewhere", moved, state, ones, all_of_them)
@@ -132,7 +137,7 @@ def invariant(case: Case, comm: MPI.Comm, oracle: "Oracle | None", verdict: Verd
         with closing(Dynamics(other.system, comm)) as dynamics:
             own = dynamics.gather_u.part
             q, u, tau = (part[at] for part, at in zip(other.state, (dynamics.gather_q.part, own, own), strict=True))
-            whole = kept(dynamics.gather_u(dynamics.accelerations(q, u, tau, TIME, warn=False)))
+            whole = kept(dynamics.gather_u(dynamics.accelerations(q, u, tau, other.at, warn=False)))
     except (InputError, SimulationError) as error:
         verdict.refused.append(f"{told}: {error}")
         return

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
 from mpimbs.model import JOINT_TYPES, Columns, Spring, System
+from mpimbs.model.over_time import OverTime
 
 Array = NDArray[np.floating]
 REAL = np.longdouble
@@ -204,7 +205,7 @@ def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None,
     for d, force in pushes(c, q, u):
         total[d] += force
     for k, function in c.torque_functions:
-        total[c.u_offset[k] : c.u_offset[k + 1]] += function(t)
+        total[c.u_offset[k] : c.u_offset[k + 1]] += at_time(function, t)
     return total
 
 
@@ -440,7 +441,11 @@ def refined_solution(a: Array, b: Array) -> Array:
 
 
 def at_time(value: object, t: float) -> Array:
-    """A constant or a function of time as an array."""
+    """A constant, rows over time or a function of time as an array."""
+    if isinstance(value, OverTime):
+        times, *columns = np.array(value, float).T
+        found = [np.interp(t, times, column) for column in columns]
+        return np.array(found if len(found) > 1 else found[0])
     return np.asarray(value(t) if callable(value) else value, dtype=float)
 
 

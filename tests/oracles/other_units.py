@@ -11,6 +11,7 @@ import numpy as np
 
 from mpimbs.model import JOINT_TYPES, Body, Gear, Joint, Loop, Spring, System
 from mpimbs.model.body import Wrench
+from mpimbs.model.over_time import OverTime
 from mpimbs.model.text.table import CheckedTable
 from oracles.dense import Array, quaternion_product
 from oracles.loops import quaternion_of
@@ -80,6 +81,9 @@ def scaled(table: CheckedTable, units: OtherUnits) -> dict[str, Any]:
 
 
 def _times(given: Any, unit: Any, units: OtherUnits) -> Any:
+    if isinstance(given, OverTime):
+        each = [unit] * (len(given[0]) - 1) if isinstance(unit, str) else unit
+        return [[t * units.second, *_times(values, each, units)] for t, *values in given]
     if given is None or isinstance(given, str) or callable(given):
         return given
     if isinstance(given, list | tuple):
@@ -119,6 +123,11 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
     def put(place: Any) -> tuple[float, ...]:
         return tuple((turned @ np.array(place, float) + moved).tolist())
 
+    def of_world(load: Any) -> Any:
+        if isinstance(load, OverTime):
+            return OverTime((t, *(turned @ values).tolist()) for t, *values in load)
+        return tuple(turned @ load)
+
     def turn(rotation: Any) -> tuple[float, ...]:
         return tuple(quaternion_product(quaternion_of(turned), np.array(rotation, float)).astype(float).tolist())
 
@@ -128,7 +137,7 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
             there = {"position": put(body.joint.position), "rotation": turn(body.joint.rotation)}
             update["joint"] = Joint(**dict(body.joint.given) | there)
         wrenches = [
-            wrench.model_copy(update={n: tuple(turned @ getattr(wrench, n)) for n in ("moment", "force")})
+            wrench.model_copy(update={n: of_world(getattr(wrench, n)) for n in ("moment", "force")})
             if wrench.frame == "world"
             else wrench
             for wrench in body.wrench

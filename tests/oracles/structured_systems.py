@@ -259,6 +259,8 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
     u = np.array(vector(source, speed, system.nu))
     tau = np.array(vector(source, 0.0 if source.chance(0.1) else 10, system.nu))
     connect(source, system, q, features, units, builder.flat)
+    if over_time(Weighted(seed + 8 * 10**9), system):
+        features = (*features, "over time")
     found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
     if system.loops and found.allow() > CONSISTENT and "motions" in features:
@@ -275,6 +277,25 @@ def drawn_features(source: Weighted) -> tuple[str, ...]:
     if not drawn["loops"] and source.chance(0.7):
         drawn |= {"doubled": False, "coincident": False, "deep world loops": False}
     return tuple(name for name in FEATURES if drawn[name])
+
+
+def over_time(source: Weighted, system: System) -> bool:
+    """Torques and wrenches by rows over time, on some bodies of every sixth system; whether there are any."""
+    if not source.chance(1 / 6):
+        return False
+
+    def rows(width: int) -> list[list[float]]:
+        times = np.cumsum([source.uniform(-1, 1), *(source.decades(-2, 0) for _ in range(source.index(5)))])
+        return [[t, *vector(source, 5, width)] for t in times.tolist()]
+
+    for k in {source.index(system.n_bodies) for _ in range(source.count(1, 4))}:
+        name, joint = system.name_of(k), system.segments.template(k).joint
+        if joint.kind.nu and joint.motion is None and source.chance(0.5):
+            system.set_torque(name, rows(joint.kind.nu))
+        else:
+            frame = choice(source, ("body", "world"))
+            system.add_wrench(name, moment=rows(3), force=rows(3), point=vector(source, 1), frame=frame)
+    return True
 
 
 def state_of(source: Weighted, system: System, near: bool) -> Array:

@@ -25,9 +25,10 @@ from mpimbs.base.errors import InputError
 from mpimbs.closure.assembly import assemble
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, is_robot
+from mpimbs.model.over_time import OverTime
 from mpimbs.model.robots.assembling import assembled
 from mpimbs.model.robots.reading import robot_in
-from mpimbs.model.robots.robot import Robot, RobotJoint, matrix_of
+from mpimbs.model.robots.robot import Robot, RobotActuator, RobotJoint, matrix_of
 
 Floats = npt.NDArray[np.float64]
 BOUND, WRONG = 1e-10, "WRONG"  # of the largest acceleration
@@ -141,30 +142,38 @@ class _Mujoco:
         self.data = mujoco.MjData(self.model)
         self._control()
         self.system = assembled(self.robot)
+        self._limit()
         self.model.opt.density = self.model.opt.viscosity = 0.0
         for name in ("tendon_stiffness", "tendon_damping", "tendon_armature"):
             getattr(self.model, name)[:] = 0.0
 
     def _control(self) -> None:
-        """Give random controls to actuators that are taken over, with their ranges; the others have no force."""
+        """Give random controls to actuators that are taken over; the others have no force."""
         model, rng = self.model, np.random.default_rng(2)
-        taken, ranges, of_joints = [], [], []
-        told = self.robot.left_out.get("range of the force of actuator", ())
-        told_of_joints = self.robot.left_out.get("range of the force of actuators of joint", ())
+        self.taken: dict[int, RobotActuator] = {}
         for place, actuator in enumerate(self.robot.actuators):
             k = self.mujoco.mj_name2id(model, self.mujoco.mjtObj.mjOBJ_ACTUATOR, actuator.name)
             k = int(actuator.name.removeprefix("actuator").rstrip("_")) if k < 0 else k  # the reader has named it
             if not actuator.grows:
-                taken.append(k)
-                ranges += [] if actuator.name in told else [k]
-                of_joints += [] if actuator.joint in told_of_joints else [int(model.actuator_trnid[k, 0])]
+                self.taken[k] = actuator
                 value = float(rng.normal())
                 self.data.ctrl[model.actuator_ctrladr[k] if hasattr(model, "actuator_ctrladr") else k] = value
-                self.robot.actuators[place] = actuator._replace(control=value)
-        left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), taken)
+                rows = OverTime(((-1.0, value - 0.5), (1.0, value + 0.5)))  # of every second, which say the same at 0 s
+                self.robot.actuators[place] = actuator._replace(control=rows if place % 2 else value)
+        left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), [*self.taken])
         model.actuator_gainprm[left_out], model.actuator_biasprm[left_out] = 0.0, 0.0
-        model.actuator_forcelimited[np.setdiff1d(np.arange(len(model.actuator_gainprm)), ranges)] = 0
-        model.jnt_actfrclimited[np.setdiff1d(np.arange(model.njnt), of_joints)] = 0
+
+    def _limit(self) -> None:
+        """Take away the ranges of forces that are left out."""
+        model, told = self.model, self.robot.left_out
+        beside = told.get("range of the force of actuator, beside another of its joint", ())
+        of_joint = told.get("range of the force of actuators of joint", ())
+        ranged = [k for k, actuator in self.taken.items() if actuator.name not in beside]
+        joints = [
+            int(model.actuator_trnid[k, 0]) for k, actuator in self.taken.items() if actuator.joint not in of_joint
+        ]
+        model.actuator_forcelimited[np.setdiff1d(np.arange(len(model.actuator_gainprm)), ranged)] = 0
+        model.jnt_actfrclimited[np.setdiff1d(np.arange(model.njnt), joints)] = 0
 
     def push(self, rng: np.random.Generator) -> None:
         """Let random forces act along all joints but free ones."""

@@ -2,10 +2,11 @@
 
     python drivers/random_robots.py --count 1000
 
-Several joints of a body, links without mass and point masses, references, armature, dampers, springs, rotors of
-actuators, names that collide, points and bodies that are held together, joints that follow others. What a peer refuses
-is counted apart, as is what nothing resists. A difference counts as wrong where it is more than 1e-10 of the largest
-acceleration, or than rounding where joints are nearly one another's.
+Several joints of a body, links without mass and point masses, references, armature, dampers, springs, motors and
+servos with rotors and ranges, told numbers or rows over time, names that collide, points and bodies that are held
+together, joints that follow others. What a peer refuses is counted apart, as is what nothing resists. A difference
+counts as wrong where it is more than 1e-10 of the largest acceleration, or than rounding where joints are nearly one
+another's.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class _Draw:
 def mjcf(seed: int) -> str:
     """An MJCF text."""
     d = _Draw(seed)
+    servos = _Draw(seed + 10**9)
     total, actuators, single = int(d.rng.integers(2, 9)), list[str](), list[str]()
     count = iter(range(total))
 
@@ -66,6 +68,10 @@ def mjcf(seed: int) -> str:
             gear = d.numbers(1, 5)
             range_ = ' forcerange="-0.2 0.3" ctrlrange="-2 2"' if len(actuators) % 2 == 0 else ""
             actuators.append(f'<motor joint="{name}" gear="{gear}" armature="0.01" damping="0.02"{range_}/>')
+        if named and servos.chance(0.3):
+            kind, gains = ("position", 'kp="5" kv="0.7"') if servos.chance(0.7) else ("velocity", 'kv="2"')
+            range_ = ' forcerange="-1.5 0.7"' if servos.chance(0.7) else ""
+            actuators.append(f'<{kind} joint="{name}" gear="{servos.numbers(1, 2)}" {gains}{range_}/>')
         return f"<joint {given}/>"
 
     def body(depth: int) -> str:

@@ -86,6 +86,10 @@ class Columns:
     lower, upper, stop_stiffness, stop_damping : float [nu]
         Where the way of each coordinate ends (rad, m; infinite where it doesn't), and of the stops there the stiffness
         (N m/rad, N/m) and the damping (N m s/rad, N s/m).
+    servo_stiffness, servo_damping, servo_torque, servo_least, servo_most : float [nu]
+        Of servos, as of the joints' tables; `servo_torque` is 0 where a function of time stands in its place.
+    servo_functions : list of (int, function)
+        Local body and the function of time that its servos have in place of `servo_torque`.
     prescribed : bool [nu]
         Whether an axis follows a given motion.
     motions : list of (int, motion)
@@ -208,6 +212,8 @@ class Columns:
     u, stiffness, damping, armature = map(_along_speeds, ("u", "stiffness", "damping", "armature"))
     lower, upper = map(_along_speeds, ("lower", "upper"))
     stop_stiffness, stop_damping = map(_along_speeds, ("stop_stiffness", "stop_damping"))
+    servo_stiffness, servo_damping = map(_along_speeds, ("servo_stiffness", "servo_damping"))
+    servo_least, servo_most = map(_along_speeds, ("servo_least", "servo_most"))
 
     @cached_property
     def cross_stiffness(self) -> Floats:
@@ -219,11 +225,32 @@ class Columns:
         """Whether any template has stops: without a look at all bodies."""
         return any(joint.stopped for joint in self._joints)
 
+    @property
+    def servoed(self) -> bool:
+        """Whether any template has servos: without a look at all bodies."""
+        return any(joint.servoed for joint in self._joints)
+
+    @cached_property
+    def servo_torque(self) -> Floats:
+        return self._of_speeds([_constant(joint.servo_torque, joint.kind.nu) for joint in self._joints])
+
+    @cached_property
+    def servo_functions(self) -> list[tuple[int, TimeFunction]]:
+        torques = [joint.servo_torque for joint in self._joints]
+        given = _where([callable(torque) for torque in torques], self._rows)
+        found = ((k, torques[self._rows[k]]) for k in given)
+        return [(k, torque) for k, torque in found if callable(torque)]
+
+    def coordinates_of(self, speeds: Integers) -> Integers:
+        """Which coordinates have these speeds as their rates, of joints without a quaternion."""
+        plain = np.flatnonzero(np.diff(self.q_offset) == np.diff(self.u_offset))
+        place = np.empty(self.u_offset[-1], np.int64)
+        place[numbers_of(self.u_offset, plain)[0]] = numbers_of(self.q_offset, plain)[0]
+        return place[speeds]
+
     @cached_property
     def torque(self) -> Floats:
-        joints = self._joints
-        constant = [(0.0,) * joint.kind.nu if callable(joint.torque) else joint.torque for joint in joints]
-        torque = self._of_speeds(constant)
+        torque = self._of_speeds([_constant(joint.torque, joint.kind.nu) for joint in self._joints])
         for k, own in self._torques.items():
             torque[self.u_offset[k] : self.u_offset[k + 1]] = 0.0 if callable(own) else own
         return torque
@@ -277,6 +304,11 @@ def initial_state(bodies: Sequence[Body], rows: Integers) -> tuple[Floats, Float
     q_index, u_index = (numbers_of(offsets(sizes), rows)[0] for sizes in counts(bodies))
     joints = [body.joint for body in bodies]
     return _joined([joint.q for joint in joints])[q_index], _joined([joint.u for joint in joints])[u_index]
+
+
+def _constant(torque: tuple[float, ...] | TimeFunction, count: int) -> tuple[float, ...]:
+    """The constant part of a torque: nothing where it is a function of time."""
+    return (0.0,) * count if callable(torque) else torque
 
 
 def _joined(blocks: Sequence[tuple[float, ...]]) -> Floats:

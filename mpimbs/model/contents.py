@@ -327,12 +327,13 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.loads.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
-        joints follow given motions."""
-        joints = (body.joint.torque for segment in self.segments for body in segment.bodies)
+        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, servos
+        on joints, or joints follow given motions."""
+        joints = [body.joint for segment in self.segments for body in segment.bodies]
+        own = (joint.torque for joint in joints)
         driven = any(
-            map(callable, chain(self.loads.torques.values(), joints, (loop.torque for _, loop in self.loops.joints)))
-        )
+            map(callable, chain(self.loads.torques.values(), own, (loop.torque for _, loop in self.loops.joints)))
+        ) or any(joint.servoed for joint in joints)
         return bool(driven or self.loads.functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property

@@ -176,6 +176,9 @@ def _units_by_type(name: str) -> dict[str, Units]:
         "upper": each("rad", "m"),
         "stop_stiffness": each("N m/rad", "N/m"),
         "stop_damping": each("N m s/rad", "N s/m"),
+        "servo_stiffness": each("N m/rad", "N/m"),
+        "servo_damping": each("N m s/rad", "N s/m"),
+        **dict.fromkeys(("servo_torque", "servo_least", "servo_most"), each("N m", "N")),
         "motion": ("s", *kind.q_units),
     }
 
@@ -239,6 +242,11 @@ class Joint(Jointed):
         Of the stops there, N m/rad or N/m, and N m s/rad or N s/m. Beyond an end by x they push back with
         stiffness x + damping dx/dt, never less than nothing, nor more than ten times stiffness x: so that it does
         not jump where a joint arrives.
+    servo_stiffness, servo_damping, servo_torque, servo_least, servo_most : tuple of nu floats
+        A servo along each coordinate: servo_torque - servo_stiffness q - servo_damping u, but no less than servo_least
+        and no more than servo_most (N m, N; infinite by default). To hold a place q0 its torque is servo_stiffness q0;
+        a function of time or rows let it follow, as of `torque`. Not for joints with a quaternion, nor for those that
+        follow a motion.
     motion : function of time, str or rows
         What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
         accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text
@@ -262,17 +270,38 @@ class Joint(Jointed):
     upper: Floats = _BY_TYPE
     stop_stiffness: Floats = _BY_TYPE
     stop_damping: Floats = _BY_TYPE
+    servo_stiffness: Floats = _BY_TYPE
+    servo_damping: Floats = _BY_TYPE
+    servo_torque: Floats | TimeFunction = _BY_TYPE
+    servo_least: Floats = _BY_TYPE
+    servo_most: Floats = _BY_TYPE
 
     @property
     def stopped(self) -> bool:
         """Whether stops end the way of a coordinate."""
         return any(self.stop_stiffness)
 
-    @field_validator("lower", "upper", "stop_stiffness", "stop_damping", mode="plain")
+    @property
+    def servoed(self) -> bool:
+        """Whether servos act along it."""
+        return callable(self.servo_torque) or any(self.servo_stiffness + self.servo_damping + self.servo_torque)
+
+    @field_validator("servo_torque", mode="plain")
     @classmethod
-    def _check_stops(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_servo_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
+        if value is not None and (_kind(info).quaternion or not _kind(info).nu):
+            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out")
+        return cls._check_torque(value, info)
+
+    @field_validator(
+        *("lower", "upper", "stop_stiffness", "stop_damping"),
+        *("servo_least", "servo_most", "servo_stiffness", "servo_damping"),
+        mode="plain",
+    )
+    @classmethod
+    def _check_one_sided(cls, value: Any, info: ValidationInfo) -> Floats:
         kind, name = _kind(info), str(info.field_name)
-        side = {"lower": -math.inf, "upper": math.inf}.get(name)
+        side = {"lower": -math.inf, "upper": math.inf, "servo_least": -math.inf, "servo_most": math.inf}.get(name)
         if value is None:
             return (side or 0.0,) * kind.nu
         if kind.quaternion or not kind.nu:
@@ -294,6 +323,11 @@ class Joint(Jointed):
                 raise ValueError("stop_stiffness is missing; say how stiff the stops at lower and upper are")
             if (k or c) and not ends:
                 raise ValueError("stops without an end: give lower, upper or both, or leave their stiffness out")
+        for least, most in zip(self.servo_least, self.servo_most, strict=True):
+            if least > most:
+                raise ValueError(f"servo_least must not be above servo_most, got {least:g} and {most:g}; exchange them")
+        if self.servoed and self.motion is not None:
+            raise ValueError("a servo has nothing to move in a joint that follows a motion; leave one of them out")
         return self
 
     @field_validator("armature", mode="plain")

@@ -13,15 +13,15 @@ from mpimbs.model.loads import SystemLoads
 from mpimbs.model.system import System
 
 _ACTING = ("stiffness", "damping", "torque")
-_STOPS = ("stop_stiffness", "stop_damping")
+_OF_BODIES = ("stop_stiffness", "stop_damping", "servo_stiffness", "servo_damping", "servo_torque")
 
 
 def resting(system: System, loops: bool = True, apart: bool = False) -> System:
     """Give a copy on which nothing acts, whose speeds are told apart: the torque of each is its number, from 1.
 
-    Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, what drives loops,
-    and events are left out; loops, too, if not `loops`. All joints have room for rotors: numbers that are not to be
-    used as they are, nor are the torques.
+    Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, servos, what drives
+    loops, and events are left out; loops, too, if not `loops`. All joints have room for rotors: numbers that are not to
+    be used as they are, nor are the torques.
 
     `apart`: as `Contents.apart`.
     """
@@ -47,7 +47,7 @@ def _with_rotors(body: Body) -> Body:
 
 def _nothing(joint: Joint | Loop) -> dict[str, tuple[float, ...]]:
     """The keys of what acts along a joint, for a joint along which nothing does."""
-    acting = (*_ACTING, *(_STOPS if isinstance(joint, Joint) else ()))
+    acting = (*_ACTING, *(_OF_BODIES if isinstance(joint, Joint) else ()))
     return dict.fromkeys(acting, (0.0,) * joint.kind.nu) | {"cross_stiffness": ()}
 
 

@@ -142,5 +142,10 @@ def _moves(body: Body) -> bool:
     joint = body.joint
     pressed = joint.stopped and any(map(lambda x, a, b: not a <= x <= b, joint.q, joint.lower, joint.upper))
     return pressed or bool(
-        joint.driven or joint.motion or body.wrench or any(joint.u) or (any(joint.stiffness) and joint.q != joint.rest)
+        joint.driven
+        or joint.servoed
+        or joint.motion
+        or body.wrench
+        or any(joint.u)
+        or (any(joint.stiffness) and joint.q != joint.rest)
     )

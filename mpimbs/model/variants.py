@@ -26,6 +26,7 @@ _JOINT = (
     *("axis", "pitch", "position", "rotation", "q", "u"),
     *("stiffness", "damping", "rest", "torque", "armature"),
     *("lower", "upper", "stop_stiffness", "stop_damping"),
+    *("servo_stiffness", "servo_damping", "servo_torque", "servo_least", "servo_most"),
 )
 _SPRING = ("stiffness", "damping", "rest")
 FORCE_COLUMN = "force:"

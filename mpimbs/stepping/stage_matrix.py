@@ -22,8 +22,8 @@ MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions 
 class StageMatrix:
     """Solves (1 - h J) x = r; all ranks make it together and call.
 
-    J has the stiffness and damping of joints, of forces on bodies that give theirs, and of the tension of lines; of
-    loops, of weight and of other functions nothing [`mpimbs.dynamics.operators.implicit_matrix`].
+    J has the stiffness and damping of joints and servos, of forces on bodies that give theirs, and of the tension of
+    lines; of loops, of weight and of other functions nothing [`mpimbs.dynamics.operators.implicit_matrix`].
 
     Parameters
     ----------
@@ -54,10 +54,12 @@ class StageMatrix:
         self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
+        self._free = dynamics.divided.external.servos.free
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
         self._stiffness, self._damping = self._resistance()
+        self._free = self._dynamics.divided.external.servos.free
         tension = self._stiffness_of_tension(step)
         if tension is not None:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension
@@ -67,7 +69,7 @@ class StageMatrix:
         inertia = self._dynamics.inertia
         alone = self._stiffness is None and self._damping is None
         self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
-        self._matrix.at(q, step, self._stiffness, self._damping)
+        self._matrix.at(q, step, self._stiffness, self._damping, self._free)
 
     def solve(self, r: Floats, x: Floats, times: float) -> None:
         """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""

@@ -15,7 +15,6 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import largest, load, store, width
 from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
-from mpimbs.model.columns import numbers_of
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
 STEEP = 10.0  # times as fast as by its stiffness alone the force of a stop rises at the most
@@ -72,11 +71,8 @@ class Stops(NamedTuple):
         if not columns.stopped:
             return NO_STOPS
         speeds = np.flatnonzero(columns.stop_stiffness)
-        plain = np.flatnonzero(np.diff(columns.q_offset) == np.diff(columns.u_offset))
-        place = np.empty(len(columns.stop_stiffness), np.int64)
-        place[numbers_of(columns.u_offset, plain)[0]] = numbers_of(columns.q_offset, plain)[0]
         given = columns.lower, columns.upper, columns.stop_stiffness, columns.stop_damping
-        return cls(speeds, place[speeds], *(values[speeds] for values in given))
+        return cls(speeds, columns.coordinates_of(speeds), *(values[speeds] for values in given))
 
     def beyond(self, q: Floats) -> Floats:
         """How far the coordinates are beyond the ends of their ways [m] (rad, m): above positive, below negative."""

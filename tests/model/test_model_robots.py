@@ -604,31 +604,40 @@ def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
 
 
 @alone
-def test_ranges_of_the_forces_of_motors_are_those_of_mujoco(tmp_path: Path) -> None:
-    """Of what is no servo they are ranges of its control; of joints too, where one motor drives them."""
+def test_ranges_of_the_forces_of_actuators_are_those_of_mujoco(tmp_path: Path) -> None:
+    """Of motors and of servos; of joints too, where one actuator drives them; of a second servo it is told."""
     mujoco = pytest.importorskip("mujoco")
     path = tmp_path / "weak.xml"
     weak = """<motor name="motor" joint="a" gear="3" ctrlrange="-1 1" forcerange="-0.4 0.5"/>
       <general name="general" joint="b" gainprm="-2" biastype="affine" biasprm="0.3 0 0" forcerange="-1 1"/>
-      <motor name="lift" joint="d" gear="-4"/> <position name="servo" joint="c" kp="5" forcerange="-2 2"/></actuator>"""
+      <motor name="lift" joint="d" gear="-4"/>
+      <position name="servo" joint="c" kp="5" kv="1" gear="-1.5" forcerange="-2 1"/>
+      <velocity name="brake" joint="a" kv="2" forcerange="-0.3 0.6"/></actuator>"""
     text = re.sub(r"<keyframe>.*</keyframe>", "", ACTUATED)
     text = text.partition("<actuator>")[0].replace('name="d" type', 'name="d" actuatorfrcrange="-1 2" type')
     path.write_text(f"{text}<actuator>{weak}</mujoco>", encoding="utf-8")
     model = mujoco.MjModel.from_xml_path(str(path))
-    data, rng = mujoco.MjData(model), np.random.default_rng(4)
+    data, rng, at_ends = mujoco.MjData(model), np.random.default_rng(4), set()
     for value in (-3.0, -0.2, 0.05, 0.3, 3.0):
-        told = {"motor": value, "general": value, "lift": value}
-        for name in told:
-            data.ctrl[model.actuator(name).id] = value
+        told = {"motor": value, "general": value, "lift": value, "servo": 2 * value, "brake": -value}
+        for name, control in told.items():
+            data.ctrl[model.actuator(name).id] = control
         data.qpos[:] = rng.normal(size=4)
-        data.qpos[2] = 0.01  # where the servo, whose range is left out, is within it
         data.qvel[:] = rng.normal(size=4)
         mujoco.mj_forward(model, data)
         system = read_robot(path, controls=told)
         with closing(Dynamics(system)) as dynamics:
             found = dynamics.accelerations(data.qpos, data.qvel)
         assert_close("udot", found, data.qacc, "imported", scale=np.abs(data.qacc).max())
-    assert [line for line in system.left_out if "range" in line] == ["left out: range of the force of actuator: servo"]
+        reached = model.actuator_forcerange == data.actuator_force[:, None]
+        at_ends |= {tuple(place) for place in np.argwhere(reached).tolist()}
+    assert not [line for line in system.left_out if "range" in line] and len(at_ends) >= 7
+    path.write_text(f"{text}<actuator>{weak}".replace("</actuator>", f"{BESIDE}</actuator></mujoco>"), encoding="utf-8")
+    told_of = [line for line in read_robot(path).left_out if "range" in line]
+    assert told_of == ["left out: range of the force of actuator, beside another of its joint: second"]
+
+
+BESIDE = '<position name="second" joint="c" kp="1" forcerange="-2 2"/>'
 
 
 @alone
@@ -645,7 +654,6 @@ def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
     assert set(read_robot(path).left_out) >= {
         "left out: actuator of no single hinge or slide: pulled",
         "left out: actuator with a state of its own: winds, flesh",
-        "left out: range of the force of actuator: weak",
         "left out: actuator whose gain or bias is not linear: bends",
         "left out: actuator whose force grows with what it moves: flees",
     }

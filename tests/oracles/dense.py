@@ -197,6 +197,18 @@ def pressed(c: Columns, q: Array) -> Iterator[tuple[int, int, float]]:
                     yield d, side, side * (x - end)
 
 
+def servos(c: Columns, q: Array, u: Array, t: float = 0.0) -> Array:
+    """Forces of servos [nu]."""
+    asked, total = np.array(c.servo_torque, REAL), np.zeros(len(u), REAL)
+    for k, function in c.servo_functions:
+        asked[c.u_offset[k] : c.u_offset[k + 1]] = at_time(function, t)
+    for k in range(c.n):
+        for d, i in zip(range(*c.u_offset[k : k + 2]), range(*c.q_offset[k : k + 2]), strict=False):
+            push = asked[d] - c.servo_stiffness[d] * q[i] - c.servo_damping[d] * u[d]
+            total[d] = min(max(push, c.servo_least[d]), c.servo_most[d])
+    return total
+
+
 def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Springs, dampers, constant and time-dependent joint torques and the extra `tau`; [nu]."""
     total = c.torque - c.damping * u + (0 if tau is None else np.asarray(tau))
@@ -204,6 +216,7 @@ def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None,
         total[speeds] += spring(*joint)[1]
     for d, force in pushes(c, q, u):
         total[d] += force
+    total += servos(c, q, u, t)
     for k, function in c.torque_functions:
         total[c.u_offset[k] : c.u_offset[k + 1]] += at_time(function, t)
     return total

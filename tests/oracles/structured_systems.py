@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import Body, Gear, Loop, Rod, Spring, System
+from mpimbs.model import Body, Gear, Joint, Loop, Rod, Spring, System
 from mpimbs.model.gear import refuse_contradictions
 from oracles.dense import REAL, Array, Snapshot, rotation_of
 from oracles.descriptor import Descriptor
@@ -70,8 +70,9 @@ def size_of(source: Weighted, most: int) -> int:
 class Builder:
     """A system as it grows: bodies by number, each after its parent."""
 
-    def __init__(self, source: Weighted, features: Sequence[str]) -> None:
+    def __init__(self, source: Weighted, features: Sequence[str], servos: Weighted) -> None:
         self.source, self.features = source, set(features)
+        self.servos = servos if servos.chance(1 / 6) else None
         self.bodies: list[dict[str, Any]] = []
         self.parents: list[int] = []
         self.units: list[list[list[int]]] = []  # of each part with copies, the bodies of every copy
@@ -106,6 +107,8 @@ class Builder:
                 given |= {"axis": (np.cos(angle), np.sin(angle), 0.0)}
         if "armature" in self.features and TYPES[kind].nu and source.chance(0.5):
             given["armature"] = [mass * source.decades(-2, 1) for _ in range(TYPES[kind].nu)]
+        if self.servos is not None and self.servos.chance(0.4):
+            given |= servo_of(self.servos, TYPES[kind].nu * (not TYPES[kind].quaternion))
         fields: dict[str, Any] = {
             "mass": mass,
             "center_of_mass": vector(source, 1),
@@ -236,7 +239,8 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
     features = drawn_features(source)
     features = tuple(name for name in features if name not in without)
     n = size_of(source, most)
-    builder = Builder(source, features)
+    builder = Builder(source, features, Weighted(seed + 9 * 10**9))
+    features = features if builder.servos is None else (*features, "servos")
     builder.grow(n)
     order = builder.order()
     place = {k: number for number, k in enumerate(order)}
@@ -279,22 +283,37 @@ def drawn_features(source: Weighted) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if drawn[name])
 
 
+def rows_of(source: Weighted, width: int) -> list[list[float]]:
+    """Rows of a time and so many numbers."""
+    times = np.cumsum([source.uniform(-1, 1), *(source.decades(-2, 0) for _ in range(source.index(5)))])
+    return [[t, *vector(source, 5, width)] for t in times.tolist()]
+
+
+def servo_of(source: Weighted, count: int) -> dict[str, Any]:
+    """A servo along each of so many coordinates, perhaps over time, most of them with a range."""
+    if not count:
+        return {}
+    given = {"servo_torque": rows_of(source, count) if source.chance(0.3) else vector(source, 5, count)}
+    given["servo_stiffness"] = [source.uniform(0, 10) for _ in range(count)]
+    given["servo_damping"] = [source.uniform(0, 2) for _ in range(count)]
+    given["servo_least"] = [source.uniform(-8, 0) if source.chance(0.8) else -np.inf for _ in range(count)]
+    given["servo_most"] = [source.uniform(0, 8) if source.chance(0.8) else np.inf for _ in range(count)]
+    return given
+
+
 def over_time(source: Weighted, system: System) -> bool:
     """Torques and wrenches by rows over time, on some bodies of every sixth system; whether there are any."""
     if not source.chance(1 / 6):
         return False
-
-    def rows(width: int) -> list[list[float]]:
-        times = np.cumsum([source.uniform(-1, 1), *(source.decades(-2, 0) for _ in range(source.index(5)))])
-        return [[t, *vector(source, 5, width)] for t in times.tolist()]
-
     for k in {source.index(system.n_bodies) for _ in range(source.count(1, 4))}:
         name, joint = system.name_of(k), system.segments.template(k).joint
         if joint.kind.nu and joint.motion is None and source.chance(0.5):
-            system.set_torque(name, rows(joint.kind.nu))
+            system.set_torque(name, rows_of(source, joint.kind.nu))
         else:
             frame = choice(source, ("body", "world"))
-            system.add_wrench(name, moment=rows(3), force=rows(3), point=vector(source, 1), frame=frame)
+            system.add_wrench(
+                name, moment=rows_of(source, 3), force=rows_of(source, 3), point=vector(source, 1), frame=frame
+            )
     return True
 
 
@@ -325,7 +344,7 @@ def with_motions(source: Weighted, system: System, q: Array, share: float, time:
             now = q[at[k] : at[k + 1]]
             rates = np.array(vector(source, 1, len(now)))
             rows = [[t, *(now + rates * np.sin(2 * (t - time)))] for t in times.tolist()]
-            given = given.model_copy(update={"motion": tuple(map(tuple, rows))})
+            given = Joint(**{k: v for k, v in given.given.items() if not k.startswith("servo")} | {"motion": rows})
         made.add(body.model_copy(update={"joint": given}))
     found = Descriptor(made, q, np.zeros(made.nu), time)
     return made, found.q.astype(float)

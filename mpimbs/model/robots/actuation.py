@@ -11,7 +11,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.over_time import OverTime, are_rows, checked_rows, stacked, weighed
-from mpimbs.model.robots.robot import Controls, Robot, RobotActuator, RobotJoint
+from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, Servo
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.text.table import TimeFunction, suggest
@@ -49,10 +49,14 @@ class TorqueOfSeveral:
         return tuple(torque(t) if callable(torque) else torque for torque in self._torques)
 
 
-def of_several(torques: list[Any]) -> TimeFunction:
-    """Give the torque of a joint of several coordinates: over time where that says it, else a function."""
-    functions = [torque for torque in torques if callable(torque) and not isinstance(torque, OverTime)]
-    return TorqueOfSeveral(torques) if functions else stacked(torques)
+def of_several(torques: list[Any]) -> list[float] | TimeFunction:
+    """Give the torques of a joint's coordinates as one: numbers, over time where all that is not is, or a function."""
+    functions = [torque for torque in torques if callable(torque)]
+    if not functions:
+        return torques
+    if len(torques) == 1:
+        return functions[0]
+    return stacked(torques) if all(isinstance(torque, OverTime) for torque in functions) else TorqueOfSeveral(torques)
 
 
 def controls_in(path: str | PathLike[str]) -> dict[str, OverTime]:
@@ -108,30 +112,41 @@ def actuate(robot: Robot, controls: Controls | None = None) -> None:
             actuator = actuator._replace(control=given.get(actuator.name, actuator.control))
             driven.setdefault(actuator.joint, []).append(actuator)
     for name, actuators in driven.items():
-        _drive(joints[name], actuators)
+        for actuator in _drive(joints[name], actuators):
+            robot.leave_out("range of the force of actuator, beside another of its joint", actuator.name)
 
 
-def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> None:
-    """Have a joint driven."""
-    constant = 0.0
-    parts: list[tuple[float, Any, tuple[float, float]]] = []  # with their controls, functions of time
+def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> list[RobotActuator]:
+    """Have a joint driven; gives those whose strength has a range that is not kept to: one alone becomes a servo."""
+    ranged = [actuator for actuator in actuators if actuator.strength != UNBOUNDED and actuator.gear]
+    servo = ranged[0] if ranged else None
+    if servo is not None:
+        joint.servo = Servo(*_asked([servo]), *sorted(servo.gear * end for end in servo.strength))
     rest = joint.rest[0] if joint.rest else 0.0  # where its own spring is at ease, and that of actuators then, too
+    others = [actuator for actuator in actuators if actuator is not servo]
+    stiffness, damping, joint.torque = _asked(others, rest)
+    joint.stiffness, joint.damping = (joint.stiffness[0] + stiffness,), (joint.damping[0] + damping,)
+    return ranged[1:]
+
+
+def _asked(actuators: list[RobotActuator], rest: float = 0.0) -> tuple[float, float, float | TimeFunction]:
+    """Stiffness, damping and torque of a joint by some actuators, from where springs are at ease."""
+    stiffness = damping = constant = 0.0
+    parts: list[tuple[float, Any, tuple[float, float]]] = []  # with their controls, functions of time
     for actuator in actuators:
         square, factor = actuator.gear**2, actuator.gear * actuator.gain
-        stiffness = -square * actuator.bias[1]
-        joint.stiffness = (joint.stiffness[0] + stiffness,)
-        joint.damping = (joint.damping[0] - square * actuator.bias[2],)
-        constant += actuator.gear * actuator.bias[0] - stiffness * rest
+        stiffness -= square * actuator.bias[1]
+        damping -= square * actuator.bias[2]
+        constant += actuator.gear * actuator.bias[0] + square * actuator.bias[1] * rest
         if callable(actuator.control):
             parts.append((factor, actuator.control, actuator.range))
         else:
             constant += factor * _within(table.number(actuator.control), actuator.range)
     if not parts:
-        joint.torque = constant
-    elif all(isinstance(control, OverTime) for _, control, _ in parts):
-        joint.torque = weighed(constant, [(factor, control.within(ends)) for factor, control, ends in parts])
-    else:
-        joint.torque = ControlledTorque(constant, tuple(parts))
+        return stiffness, damping, constant
+    if all(isinstance(control, OverTime) for _, control, _ in parts):
+        return stiffness, damping, weighed(constant, [(factor, c.within(ends)) for factor, c, ends in parts])
+    return stiffness, damping, ControlledTorque(constant, tuple(parts))
 
 
 def _within(value: float, ends: tuple[float, float]) -> float:

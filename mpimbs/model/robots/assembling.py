@@ -27,6 +27,7 @@ from mpimbs.model.robots.robot import (
     RobotJoint,
     RobotLink,
     RobotLoop,
+    Servo,
     matrix_of,
     quaternion_of,
 )
@@ -93,11 +94,13 @@ class JointGroup(NamedTuple):
             found["lower"], found["upper"] = map(list, zip(*ends, strict=True))
             for name, k in (("stop_stiffness", 0), ("stop_damping", 1)):
                 found[name] = [joint.felt * joint.stops[k] for joint in self.joints]
-        torques = [joint.torque for joint in self.joints]
-        if any(map(callable, torques)):
-            found["torque"] = torques[0] if len(torques) == 1 else of_several(torques)
-        elif any(torques):
-            found["torque"] = torques
+        if any(joint.servo for joint in self.joints):
+            servos = [joint.servo or Servo() for joint in self.joints]
+            for name in Servo._fields:
+                found[f"servo_{name}"] = of_several([getattr(servo, name) for servo in servos])
+        torque = of_several([joint.torque for joint in self.joints])
+        if callable(torque) or any(torque):
+            found["torque"] = torque
         for name in ("q", "u", "rest"):
             given = [getattr(joint, name) for joint in self.joints]
             if any(value is not None for value in given):

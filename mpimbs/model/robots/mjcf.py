@@ -10,6 +10,7 @@ import numpy as np
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
 from mpimbs.model.robots.robot import (
+    UNBOUNDED,
     Floats,
     JointKind,
     Pose,
@@ -166,7 +167,7 @@ class _Compiled:
         return bool(self._model.jnt_limited[j] and not self._disabled("LIMIT") and not self._disabled("CONSTRAINT"))
 
     def _take_actuators(self, robot: Robot) -> None:
-        """Take those that are springs, dampers and forces; note the others, and limits of their forces."""
+        """Take those that are springs, dampers and forces; note the others, and ranges of several together."""
         m = self._model
         for k in range(self._actuators):
             name = self._name("actuator", k)
@@ -181,18 +182,15 @@ class _Compiled:
             control = float(m.key_ctrl[self._key, place]) if self._key >= 0 else 0.0
             actuator = RobotActuator(
                 name, self._name("joint", joint), gear, gain, tuple(bias.tolist()), control,
-                (ends[0], ends[1]) if limited else (-np.inf, np.inf),
+                (ends[0], ends[1]) if limited else UNBOUNDED,
             )  # fmt: skip
             if m.actuator_forcelimited[k]:
-                if (weaker := actuator.no_stronger(*m.actuator_forcerange[k].tolist())) is None:
-                    robot.leave_out("range of the force of actuator", name)
-                actuator = weaker or actuator
-            if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint]:
-                alone = len(self._driving(joint)) == 1
-                ends = sorted((m.jnt_actfrcrange[joint] / gear).tolist()) if gear else [0.0, 0.0]
-                if (weaker := actuator.no_stronger(*ends) if alone else None) is None:
+                actuator = actuator.no_stronger(*m.actuator_forcerange[k].tolist())
+            if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
+                if len(self._driving(joint)) == 1:
+                    actuator = actuator.no_stronger(*sorted((m.jnt_actfrcrange[joint] / gear).tolist()))
+                else:
                     robot.leave_out("range of the force of actuators of joint", self._name("joint", joint))
-                actuator = weaker or actuator
             robot.actuators.append(actuator)
 
     def _no_actuator(self, k: int) -> str:

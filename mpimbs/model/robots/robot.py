@@ -43,6 +43,7 @@ class Pose(NamedTuple):
         return Pose(self.rotation.T, -self.rotation.T @ self.position)
 
 
+UNBOUNDED = (-np.inf, np.inf)  # a range without ends
 HERE = Pose(np.eye(3), np.zeros(3))
 
 
@@ -62,6 +63,16 @@ def quaternion_of(pose: Pose) -> Floats:
 
     found = Rotation.from_matrix(pose.rotation).as_quat()[[3, 0, 1, 2]]
     return np.asarray(found if found[0] >= 0 else -found)
+
+
+class Servo(NamedTuple):
+    """What a joint's servo asks for, and its range: as `servo_...` of `Joint`."""
+
+    stiffness: float = 0.0
+    damping: float = 0.0
+    torque: float | TimeFunction = 0.0
+    least: float = -np.inf
+    most: float = np.inf
 
 
 @dataclass
@@ -93,6 +104,8 @@ class RobotJoint:
         What drives it.
     torque : float or function of time
         What these do to it beside springs and dampers (N m, N).
+    servo : Servo, optional
+        What one of them does whose force has a range, and a spring or damper.
     """
 
     name: str
@@ -112,6 +125,7 @@ class RobotJoint:
     friction: float = 0.0
     actuators: tuple[str, ...] = ()
     torque: float | TimeFunction = 0.0
+    servo: Servo | None = None
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
@@ -176,11 +190,17 @@ class RobotGear(NamedTuple):
     active: bool = True
 
 
+def _within(ends: tuple[float, float], least: float, most: float) -> tuple[float, float]:
+    """Ends of a range within another one."""
+    return min(max(ends[0], least), most), min(max(ends[1], least), most)
+
+
 class RobotActuator(NamedTuple):
     """An actuator of a hinge or slide: its force is gain c + bias[0] + bias[1] length + bias[2] speed.
 
-    Of its control c it takes what is within its range. Length and speed are `gear` times the joint's coordinate and
-    speed, and so is the joint's force the actuator's, as in MuJoCo's "actuation model".
+    Of its control c it takes what is within its range, of that force what is within its strength. Length and speed are
+    `gear` times the joint's coordinate and speed, and so is the joint's force the actuator's, as in MuJoCo's "actuation
+    model".
     """
 
     name: str
@@ -189,16 +209,15 @@ class RobotActuator(NamedTuple):
     gain: float
     bias: tuple[float, float, float]
     control: Control = 0.0
-    range: tuple[float, float] = (-np.inf, np.inf)
+    range: tuple[float, float] = UNBOUNDED
+    strength: tuple[float, float] = UNBOUNDED
 
-    def no_stronger(self, least: float, most: float) -> RobotActuator | None:
-        """Give one whose force stays within a range, if that is a range of its control: of no spring or damper."""
+    def no_stronger(self, least: float, most: float) -> RobotActuator:
+        """Give one whose force stays within a range: of no spring or damper by the range of its control."""
         if any(self.bias[1:]) or not self.gain:
-            return None
+            return self._replace(strength=_within(self.strength, least, most))
         ends = sorted(((least - self.bias[0]) / self.gain, (most - self.bias[0]) / self.gain))
-        return self._replace(
-            range=(min(max(self.range[0], ends[0]), ends[1]), min(max(self.range[1], ends[0]), ends[1]))
-        )
+        return self._replace(range=_within(self.range, *ends))
 
     @property
     def grows(self) -> bool:

@@ -38,7 +38,7 @@ _OPERATORS = {
     ast.UAdd: operator.pos,
 }
 
-OVER_TIME = ("torque", "moment", "force")  # keys that may have rows of a time and values
+OVER_TIME = ("torque", "servo_torque", "moment", "force")  # keys that may have rows of a time and values
 _SIZES: dict[str, dict[str, float]] = {
     "m": {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "km": 1e3, "in": 0.0254, "ft": 0.3048},
     "rad": {"rad": 1.0, "deg": math.pi / 180, "rev": 2 * math.pi},

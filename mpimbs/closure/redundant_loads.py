@@ -10,14 +10,15 @@ motion stays as it is; what the tree's joints carry changes with the loads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import lsmr
+from scipy.sparse import block_array, csr_array, eye_array
+from scipy.sparse.linalg import splu
 
 from mpimbs.base.errors import InputError
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held
@@ -115,10 +116,9 @@ def _least(matrix: Floats, right: Floats, least: float) -> Floats:
     return found
 
 
-DENSE = 1000  # constraints of loops that hang together, up to which their Jacobian is decomposed
-DEPENDENT = 1e-9  # singular values, of the largest and of one, of combinations of constraints that say nothing new
-ITERATED = 1e-14  # beyond
-ROUNDS = 20  # times as many iterations as there are constraints, at the most
+GIVING = 1e-12  # how much constraints give way, beside rows scaled to about one
+ROUNDS = 20
+SPARSE = 300  # numbers, below which dense factors take less time
 
 
 class Redistribution(NamedTuple):
@@ -129,29 +129,31 @@ class Redistribution(NamedTuple):
 
 
 def of_least_norm(jacobian: csr_array, loads: Floats) -> Floats:
-    """The part of loads of constraints [rows] in the range of their Jacobian [rows, nu], in whatever units of speed."""
+    """The part of loads of constraints [rows] in the range of their Jacobian [rows, nu], in whatever units of speed.
+
+    It is what least squares J x = loads meet. What they leave, r, and x are of  r + J x = loads,  J^T r = GIVING (x - x
+    before),  whose factors serve for all rounds: the method of multipliers, which decides on no rank.
+    """
     rows, nu = jacobian.shape
-    below = np.full(nu, jacobian.nnz)
-    edges = np.ones(jacobian.nnz), jacobian.indices + rows, np.append(jacobian.indptr, below)
-    _, cluster = connected_components(csr_array(edges, shape=(rows + nu, rows + nu)), directed=False)
-    found = np.empty_like(loads)
-    order = np.argsort(cluster[:rows], kind="stable")
-    for some in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):
-        part = jacobian[some]
-        part = part[:, np.unique(part.indices)]
-        found[some] = _projected(part, loads[some])
-    return found
-
-
-def _projected(jacobian: csr_array, loads: Floats) -> Floats:
-    if not loads.any() or not jacobian.nnz:
+    beyond, x, left = loads, np.zeros(nu), float(np.linalg.norm(jacobian.T @ loads))
+    if not left:
         return np.zeros_like(loads)
-    if len(loads) > DENSE:
-        most = ROUNDS * len(loads)
-        return np.asarray(jacobian @ lsmr(jacobian, loads, atol=ITERATED, btol=ITERATED, conlim=0, maxiter=most)[0])
-    left, values, _ = np.linalg.svd(jacobian.toarray(), full_matrices=False)
-    basis = left[:, values > DEPENDENT * values.max(initial=1.0)]
-    return np.asarray(basis @ (basis.T @ loads))
+    if rows + nu < SPARSE:
+        dense = jacobian.toarray()
+        matrix: Any = np.block([[np.eye(rows), dense], [dense.T, -GIVING * np.eye(nu)]])
+        solve: Callable[[Floats], Any] = functools.partial(scipy.linalg.lu_solve, scipy.linalg.lu_factor(matrix))
+    else:
+        matrix = block_array([[eye_array(rows), jacobian], [jacobian.T, -GIVING * eye_array(nu)]], format="csc")
+        solve = splu(matrix).solve
+    for _ in range(ROUNDS):
+        right = np.concatenate([loads, -GIVING * x])
+        found = solve(right)
+        found += solve(right - matrix @ found)
+        last, left = left, float(np.linalg.norm(jacobian.T @ found[:rows]))
+        if left >= last:
+            break
+        beyond, x = found[:rows], found[rows:]
+    return loads - beyond
 
 
 def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redistribution:

@@ -9,6 +9,7 @@ import pytest
 from mpi4py import MPI
 from scipy.sparse import csr_array
 
+import fuzzing
 from mpimbs.closure import redundant_loads
 from mpimbs.closure.redundant_loads import of_least_norm
 from mpimbs.dynamics import Dynamics
@@ -19,6 +20,7 @@ from oracles.dense import Array
 from oracles.loops import closed, opened
 from oracles.mechanisms import four_bar_forces
 from oracles.random_loops import planar_mechanism, random_mechanism
+from oracles.structured_systems import case_of
 from tolerances import assert_close
 
 
@@ -90,15 +92,25 @@ def test_what_is_unique_in_a_row_of_linkages() -> None:
     assert_close("all else", np.delete(found, [3, 4], axis=1), np.zeros((3, 4)), "redundant", scale=1.0)
 
 
-def test_many_constraints_are_projected_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sparse", [0, 1000])
+def test_loads_of_least_norm_are_those_of_a_dense_solution(sparse: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of redundant constraints, rows that hold nothing, some that hardly differ, in parts with other units."""
+    monkeypatch.setattr(redundant_loads, "SPARSE", sparse)
     random = np.random.default_rng(1)
     rows = np.vstack([random.standard_normal((6, 5)), np.zeros((2, 5))])
-    jacobian, loads = csr_array(np.block([[rows, 0 * rows], [0 * rows, rows[::-1]]])), random.standard_normal(16)
-    few = of_least_norm(jacobian, loads)
-    monkeypatch.setattr(redundant_loads, "DENSE", 0)
-    assert_close("loads", of_least_norm(jacobian, loads), few, "redundant")
-    dense_one = jacobian.toarray()
-    assert_close("loads", dense_one @ np.linalg.pinv(dense_one) @ loads, few, "redundant")
+    rows[5] = rows[4] + 1e-5 * rows[5]
+    dense = np.block([[rows, 0 * rows], [0 * rows, 1e-2 * rows[::-1]]])
+    loads = random.standard_normal(16)
+    right = dense @ np.linalg.pinv(dense, rcond=1e-12) @ loads
+    assert_close("loads", of_least_norm(csr_array(dense), loads), right, "redundant")
+
+
+def test_loads_of_a_thousand_constraints() -> None:
+    """Of loops that coincide, all of which hang together: they do to the bodies what these need, along joints too."""
+    case = case_of(958072515)
+    verdict = fuzzing.check(case, MPI.COMM_SELF, {"coupling": "dcae"})
+    assert verdict.judged == 1 and not verdict.wrong and not verdict.told
+    assert len(case.system.loops) > 300
 
 
 def test_digits_that_cancel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 """Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces,
-servos, body forces, springs between bodies, fluids around bodies; and what drives joints that follow given motions."""
+servos, friction, body forces, springs between bodies, fluids; and what drives joints that follow given motions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
+from mpimbs.forces.bounded import BoundedForces
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
-from mpimbs.forces.servos import Servos
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
@@ -50,8 +50,8 @@ class ExternalLoads:
     fluid : array [m * 6]
         What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
         none.
-    servos : Servos
-        Those of the joints here.
+    bounded : BoundedForces
+        The servos and the friction of the joints here.
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
     """
@@ -68,7 +68,7 @@ class ExternalLoads:
         self._subchain, system = subchain, subchain.system
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
         self._torques = subchain.columns.torque_functions
-        self.servos = Servos(subchain.columns)
+        self.bounded = BoundedForces(subchain.columns)
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
@@ -82,7 +82,7 @@ class ExternalLoads:
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
-        functions = self._torques or self.servos or self._joint_forces or self._loops or motions
+        functions = self._torques or self.bounded or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved
 
     def compile(self) -> None:
@@ -131,11 +131,11 @@ class ExternalLoads:
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
-        if self.servos:
-            for body, torque in self.servos.functions:
+        if self.bounded:
+            for body, torque in self.bounded.functions:
                 given = self._value(torque, t, self._title(body), "servo_torque", int(offset[body + 1] - offset[body]))
-                self.servos.torque[offset[body] : offset[body + 1]] = given
-            tau[self.servos.speeds] += self.servos.forces(q, u)
+                self.bounded.torque[offset[body] : offset[body + 1]] = given
+            self.bounded.add(q, u, tau)
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))

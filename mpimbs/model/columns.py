@@ -88,6 +88,8 @@ class Columns:
         (N m/rad, N/m) and the damping (N m s/rad, N s/m).
     servo_stiffness, servo_damping, servo_torque, servo_least, servo_most : float [nu]
         Of servos, as of the joints' tables; `servo_torque` is 0 where a function of time stands in its place.
+    friction, friction_speed : float [nu]
+        N m, N; and rad/s, m/s.
     servo_functions : list of (int, function)
         Local body and the function of time that its servos have in place of `servo_torque`.
     prescribed : bool [nu]
@@ -214,6 +216,7 @@ class Columns:
     stop_stiffness, stop_damping = map(_along_speeds, ("stop_stiffness", "stop_damping"))
     servo_stiffness, servo_damping = map(_along_speeds, ("servo_stiffness", "servo_damping"))
     servo_least, servo_most = map(_along_speeds, ("servo_least", "servo_most"))
+    friction, friction_speed = map(_along_speeds, ("friction", "friction_speed"))
 
     @cached_property
     def cross_stiffness(self) -> Floats:
@@ -226,9 +229,9 @@ class Columns:
         return any(joint.stopped for joint in self._joints)
 
     @property
-    def servoed(self) -> bool:
-        """Whether any template has servos: without a look at all bodies."""
-        return any(joint.servoed for joint in self._joints)
+    def bounded(self) -> bool:
+        """Whether any template has servos or friction: without a look at all bodies."""
+        return any(joint.bounded for joint in self._joints)
 
     @cached_property
     def servo_torque(self) -> Floats:

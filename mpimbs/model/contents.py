@@ -333,7 +333,7 @@ class Contents:
         own = (joint.torque for joint in joints)
         driven = any(
             map(callable, chain(self.loads.torques.values(), own, (loop.torque for _, loop in self.loops.joints)))
-        ) or any(joint.servoed for joint in joints)
+        ) or any(joint.bounded for joint in joints)
         return bool(driven or self.loads.functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property

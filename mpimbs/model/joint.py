@@ -178,7 +178,8 @@ def _units_by_type(name: str) -> dict[str, Units]:
         "stop_damping": each("N m s/rad", "N s/m"),
         "servo_stiffness": each("N m/rad", "N/m"),
         "servo_damping": each("N m s/rad", "N s/m"),
-        **dict.fromkeys(("servo_torque", "servo_least", "servo_most"), each("N m", "N")),
+        "friction_speed": kind.u_units,
+        **dict.fromkeys(("friction", "servo_torque", "servo_least", "servo_most"), each("N m", "N")),
         "motion": ("s", *kind.q_units),
     }
 
@@ -247,6 +248,11 @@ class Joint(Jointed):
         and no more than servo_most (N m, N; infinite by default). To hold a place q0 its torque is servo_stiffness q0;
         a function of time or rows let it follow, as of `torque`. Not for joints with a quaternion, nor for those that
         follow a motion.
+    friction, friction_speed : tuple of nu floats
+        Coulomb's friction along each coordinate (N m, N), and the speed (rad/s, m/s) up to which it is viscous: it is
+        against the speed u, friction u / friction_speed, and no more than friction. So a joint at rest that less than
+        its friction pulls creeps, slower than at friction_speed by as much as that is less. Not for joints with a
+        quaternion, nor for those that follow a motion.
     motion : function of time, str or rows
         What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
         accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text
@@ -275,6 +281,8 @@ class Joint(Jointed):
     servo_torque: Floats | TimeFunction = _BY_TYPE
     servo_least: Floats = _BY_TYPE
     servo_most: Floats = _BY_TYPE
+    friction: Floats = _BY_TYPE
+    friction_speed: Floats = _BY_TYPE
 
     @property
     def stopped(self) -> bool:
@@ -282,9 +290,10 @@ class Joint(Jointed):
         return any(self.stop_stiffness)
 
     @property
-    def servoed(self) -> bool:
-        """Whether servos act along it."""
-        return callable(self.servo_torque) or any(self.servo_stiffness + self.servo_damping + self.servo_torque)
+    def bounded(self) -> bool:
+        """Whether servos or friction act along it."""
+        servos = callable(self.servo_torque) or any(self.servo_stiffness + self.servo_damping + self.servo_torque)
+        return servos or any(self.friction)
 
     @field_validator("servo_torque", mode="plain")
     @classmethod
@@ -295,7 +304,7 @@ class Joint(Jointed):
 
     @field_validator(
         *("lower", "upper", "stop_stiffness", "stop_damping"),
-        *("servo_least", "servo_most", "servo_stiffness", "servo_damping"),
+        *("servo_least", "servo_most", "servo_stiffness", "servo_damping", "friction", "friction_speed"),
         mode="plain",
     )
     @classmethod
@@ -326,8 +335,11 @@ class Joint(Jointed):
         for least, most in zip(self.servo_least, self.servo_most, strict=True):
             if least > most:
                 raise ValueError(f"servo_least must not be above servo_most, got {least:g} and {most:g}; exchange them")
-        if self.servoed and self.motion is not None:
-            raise ValueError("a servo has nothing to move in a joint that follows a motion; leave one of them out")
+        for force, speed in zip(self.friction, self.friction_speed, strict=True):
+            if force and not speed:
+                raise ValueError("friction_speed is missing; say up to which speed friction is viscous")
+        if self.bounded and self.motion is not None:
+            raise ValueError("a servo or friction says nothing of a joint that follows a motion; leave one of them out")
         return self
 
     @field_validator("armature", mode="plain")

@@ -13,15 +13,15 @@ from mpimbs.model.loads import SystemLoads
 from mpimbs.model.system import System
 
 _ACTING = ("stiffness", "damping", "torque")
-_OF_BODIES = ("stop_stiffness", "stop_damping", "servo_stiffness", "servo_damping", "servo_torque")
+_OF_BODIES = ("stop_stiffness", "stop_damping", "servo_stiffness", "servo_damping", "servo_torque", "friction")
 
 
 def resting(system: System, loops: bool = True, apart: bool = False) -> System:
     """Give a copy on which nothing acts, whose speeds are told apart: the torque of each is its number, from 1.
 
-    Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, servos, what drives
-    loops, and events are left out; loops, too, if not `loops`. All joints have room for rotors: numbers that are not to
-    be used as they are, nor are the torques.
+    Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, servos, friction,
+    what drives loops, and events are left out; loops, too, if not `loops`. All joints have room for rotors: numbers
+    that are not to be used as they are, nor are the torques.
 
     `apart`: as `Contents.apart`.
     """

@@ -27,6 +27,7 @@ _JOINT = (
     *("stiffness", "damping", "rest", "torque", "armature"),
     *("lower", "upper", "stop_stiffness", "stop_damping"),
     *("servo_stiffness", "servo_damping", "servo_torque", "servo_least", "servo_most"),
+    *("friction", "friction_speed"),
 )
 _SPRING = ("stiffness", "damping", "rest")
 FORCE_COLUMN = "force:"

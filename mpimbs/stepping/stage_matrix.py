@@ -54,12 +54,12 @@ class StageMatrix:
         self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
-        self._free = dynamics.divided.external.servos.free
+        self._free = dynamics.divided.external.bounded.free
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
         self._stiffness, self._damping = self._resistance()
-        self._free = self._dynamics.divided.external.servos.free
+        self._free = self._dynamics.divided.external.bounded.free
         tension = self._stiffness_of_tension(step)
         if tension is not None:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension

@@ -54,7 +54,7 @@ class Power:
         self.stops = stops if stops.speeds.size else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
-        functions = system.loads.functions or c.torque_functions or c.servoed
+        functions = system.loads.functions or c.torque_functions or c.bounded
         motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops))

@@ -34,15 +34,15 @@ def written(path: Path) -> System:
 
 def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if comm.rank == 0:
-        (folder / "arm.urdf").write_text(ARM.replace("<axis", '<dynamics friction="0.1"/><axis'))
+        (folder / "arm.urdf").write_text(ARM.replace("<axis", "<safety_controller/><axis"))
     comm.Barrier()
     call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
     out, err = capsys.readouterr()
     told = f"wrote {folder / 'arm.toml'}: 1 bodies, 1 degrees of freedom\n"
-    assert out == (told if comm.rank == 0 else "") and ("friction of joint" in err) == (comm.rank == 0)
+    assert out == (told if comm.rank == 0 else "") and ("<safety_controller>" in err) == (comm.rank == 0)
     assert written(folder / "arm.toml").body(0).joint.axis == (0, 1, 0)
     text = (folder / "arm.toml").read_text()
-    assert "# left out: friction of joint: " in text and ": q from 0 on, u from 0 on\n" in text
+    assert "# left out: <safety_controller>" in text and ": q from 0 on, u from 0 on\n" in text
     with pytest.raises(InputError, match=r"exists; move it"):
         call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
     call(comm, "convert", "--free", "--force", folder / "arm.urdf", "-o", folder / "arm.toml")

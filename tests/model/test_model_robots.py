@@ -756,7 +756,6 @@ def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
         "left out: contacts: of 10 geoms",
     }
     assert set(read_robot(arm).left_out) == {
-        "left out: friction of joint: slew",
         "left out: contacts: of 1 collision shapes",
         "left out: joint that carries no mass: wave",
     }

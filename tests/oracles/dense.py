@@ -198,7 +198,7 @@ def pressed(c: Columns, q: Array) -> Iterator[tuple[int, int, float]]:
 
 
 def servos(c: Columns, q: Array, u: Array, t: float = 0.0) -> Array:
-    """Forces of servos [nu]."""
+    """Forces of servos and friction [nu]."""
     asked, total = np.array(c.servo_torque, REAL), np.zeros(len(u), REAL)
     for k, function in c.servo_functions:
         asked[c.u_offset[k] : c.u_offset[k + 1]] = at_time(function, t)
@@ -206,6 +206,8 @@ def servos(c: Columns, q: Array, u: Array, t: float = 0.0) -> Array:
         for d, i in zip(range(*c.u_offset[k : k + 2]), range(*c.q_offset[k : k + 2]), strict=False):
             push = asked[d] - c.servo_stiffness[d] * q[i] - c.servo_damping[d] * u[d]
             total[d] = min(max(push, c.servo_least[d]), c.servo_most[d])
+            if c.friction[d]:
+                total[d] -= c.friction[d] * min(max(u[d] / c.friction_speed[d], -1.0), 1.0)
     return total
 
 

@@ -290,7 +290,7 @@ def rows_of(source: Weighted, width: int) -> list[list[float]]:
 
 
 def servo_of(source: Weighted, count: int) -> dict[str, Any]:
-    """A servo along each of so many coordinates, perhaps over time, most of them with a range."""
+    """A servo along each of so many coordinates, perhaps over time, most of them with a range; some with friction."""
     if not count:
         return {}
     given = {"servo_torque": rows_of(source, count) if source.chance(0.3) else vector(source, 5, count)}
@@ -298,6 +298,8 @@ def servo_of(source: Weighted, count: int) -> dict[str, Any]:
     given["servo_damping"] = [source.uniform(0, 2) for _ in range(count)]
     given["servo_least"] = [source.uniform(-8, 0) if source.chance(0.8) else -np.inf for _ in range(count)]
     given["servo_most"] = [source.uniform(0, 8) if source.chance(0.8) else np.inf for _ in range(count)]
+    if source.chance(0.4):
+        given |= {name: [source.decades(-2, 1) for _ in range(count)] for name in ("friction", "friction_speed")}
     return given
 
 
@@ -344,7 +346,9 @@ def with_motions(source: Weighted, system: System, q: Array, share: float, time:
             now = q[at[k] : at[k + 1]]
             rates = np.array(vector(source, 1, len(now)))
             rows = [[t, *(now + rates * np.sin(2 * (t - time)))] for t in times.tolist()]
-            given = Joint(**{k: v for k, v in given.given.items() if not k.startswith("servo")} | {"motion": rows})
+            given = Joint(
+                **{k: v for k, v in given.given.items() if not k.startswith(("servo", "friction"))} | {"motion": rows}
+            )
         made.add(body.model_copy(update={"joint": given}))
     found = Descriptor(made, q, np.zeros(made.nu), time)
     return made, found.q.astype(float)

@@ -160,7 +160,7 @@ class _Product:
 
 
 class ImplicitMatrix:
-    """1 - h J of a system in a state, J by the springs, dampers and servos of its joints; all call together.
+    """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints; all call together.
 
     Of a quaternion's spring J has the one for small turns; of what acts between bodies, in loops or by weight, nothing,
     and of what acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
@@ -188,8 +188,8 @@ class ImplicitMatrix:
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         self._stops = Stops.of(columns)
         self._pressed = np.zeros(len(self._stops.speeds), bool)
-        self._servos = divided.external.servos
-        self._free = np.zeros(len(self._servos.speeds), bool)
+        self._bounded = divided.external.bounded
+        self._free = np.zeros(len(self._bounded.speeds), bool)
         self._bodies: list[_Bodies] = []
         if of_bodies:
             seen = (structure for structure, _ in heavier.joints if len(structure.steps))
@@ -227,20 +227,20 @@ class ImplicitMatrix:
             symmetric 6x6 matrices, not indefinite, in the frames of the steps that carry them. One is there on all
             ranks or on none.
         free : bool array, optional
-            Which servos are not at an end of their range (`Servos.free`); as in the last evaluation by default.
+            Which of `BoundedForces` are not at an end of their range; as in the last evaluation by default.
         """
         self._q[:] = q
-        pressed, free = self._stops.pressed(self._q), self._servos.free if free is None else free
+        pressed, free = self._stops.pressed(self._q), self._bounded.free if free is None else free
         changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
         if changed:
             self._step, self._pressed, self._free = step, pressed, free.copy()
             np.multiply(-step, self._stiffness, out=self._by_place)
             dragged = self._damping
-            for acting, which in ((self._stops, pressed), (self._servos, free)):
+            for acting, which in ((self._stops, pressed), (self._bounded, free)):
                 if len(at := acting.speeds[which]):
                     dragged = dragged.copy()
-                    dragged[at] += acting.damping[which]
-                    self._by_place[at] -= step * acting.stiffness[which]
+                    np.add.at(dragged, at, acting.damping[which])
+                    np.subtract.at(self._by_place, at, step * acting.stiffness[which])
             np.multiply(step, self._by_place - dragged, out=self._by_speed)
             np.subtract(self._heavier.rotors, self._by_speed, out=self._heavier.armature)
         self._pulled, self._dragged = stiffness is not None, damping is not None

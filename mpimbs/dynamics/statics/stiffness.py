@@ -35,8 +35,8 @@ from mpimbs.dynamics.statics.changes import (
     wrench_of,
 )
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
+from mpimbs.forces.bounded import BoundedForces
 from mpimbs.forces.calls import called, shaped
-from mpimbs.forces.servos import Servos
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
@@ -212,18 +212,18 @@ class Stiffness:
         speed, coordinate = numbers_of(offset, plain)[0], numbers_of(q_offset, plain)[0]
         forces[speed] -= stiff[speed] * (self._q[coordinate] - columns.rest[coordinate])
         rows, columns_, values = [speed], [speed], [stiff[speed]]
-        stops, servos, still = Stops.of(columns), Servos(columns), np.zeros(nu)
+        stops, bounded, still = Stops.of(columns), BoundedForces(columns), np.zeros(nu)
         forces[stops.speeds] += stops.forces(self._q, still)
         pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
         rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
-        for body, function in servos.functions:
+        for body, function in bounded.functions:
             first, last = offset[body : body + 2].tolist()
             title = f"the servo_torque function of body '{part.name_of(body)}'"
-            servos.torque[first:last] = _value(title, function, last - first)
-        if servos:
-            forces[servos.speeds] += servos.forces(self._q, still)
-            held = np.where(servos.free, servos.stiffness, 0.0)
-            rows, columns_, values = [*rows, servos.speeds], [*columns_, servos.speeds], [*values, held]
+            bounded.torque[first:last] = _value(title, function, last - first)
+        if bounded:
+            bounded.add(self._q, still, forces)
+            held = np.where(bounded.free, bounded.stiffness, 0.0)
+            rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]
         for body in np.flatnonzero(balls).tolist():  # what drives them is given along axes that turn with the body
             i, j = np.indices((3, 3)).reshape(2, -1) + offset[body]
             for first, share in zip(range(offset[body], offset[body + 1], 3), (0.5, 1.0), strict=False):

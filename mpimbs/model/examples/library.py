@@ -283,6 +283,7 @@ def read(
     limits: str = "",
     actuators: str = "",
     controls: Controls | None = None,
+    friction: str | float = "",
 ) -> System:
     """Read a model: a TOML, URDF or MJCF file, or one that a generator makes, such as "chain:1024".
 
@@ -292,7 +293,7 @@ def read(
         Of a TOML file perhaps with parameters behind it, in place of its own: "arm.toml:length=2:mass=0.5".
     parameters : dict, optional
         Of a TOML file, in place of these.
-    free, keyframe, inertia, limits, actuators, controls
+    free, keyframe, inertia, limits, actuators, controls, friction
         Of robots; see `read_robot`.
 
     Raises
@@ -300,11 +301,11 @@ def read(
     InputError
         See `system_from` and `read_robot`; or what is for robots is given for another model.
     """
-    given = (free, keyframe, inertia, limits, actuators, controls)
+    given = (free, keyframe, inertia, limits, actuators, controls, friction)
     if not any(given):
         return system_from(model, parameters)
     if not is_robot(model):
-        told = "`free`, `keyframe`, `inertia`, `limits`, `actuators`, `controls` are for robots' files"
+        told = "`free`, `keyframe`, `inertia`, `limits`, `actuators`, `controls`, `friction` are for robots' files"
         raise InputError(f"{told}, and {os.fspath(model)!r} is none: leave it out")
     return read_robot(model, *given)
 

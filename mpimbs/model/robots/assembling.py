@@ -94,6 +94,9 @@ class JointGroup(NamedTuple):
             found["lower"], found["upper"] = map(list, zip(*ends, strict=True))
             for name, k in (("stop_stiffness", 0), ("stop_damping", 1)):
                 found[name] = [joint.felt * joint.stops[k] for joint in self.joints]
+        if any(joint.friction_speed for joint in self.joints):
+            found["friction"] = [joint.friction if joint.friction_speed else 0.0 for joint in self.joints]
+            found["friction_speed"] = [joint.friction_speed for joint in self.joints]
         if any(joint.servo for joint in self.joints):
             servos = [joint.servo or Servo() for joint in self.joints]
             for name in Servo._fields:
@@ -168,6 +171,7 @@ def assembled(robot: Robot, controls: Controls | None = None) -> System:
     """
     actuate(robot, controls)
     robot.feel_limits()
+    robot.rub()
     links, groups, last = _single_jointed(_gathered(robot), robot)
     _merge(links, groups)
     moving = _moving(links, groups, robot)

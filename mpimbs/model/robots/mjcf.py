@@ -154,8 +154,8 @@ class _Compiled:
             (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and self._limited(j) else None,
             _stops(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
             0.0,
-            float(m.dof_frictionloss[u0 : u0 + nu].max()),
-            tuple(self._name("actuator", k) for k in self._driving(j)),
+            float(m.dof_frictionloss[u0 : u0 + nu].max()) * (not self._disabled("FRICTIONLOSS")),
+            actuators=tuple(self._name("actuator", k) for k in self._driving(j)),
         )
 
     def _driving(self, j: int) -> list[int]:
@@ -301,7 +301,6 @@ class _Compiled:
             dofs = slice(m.jnt_dofadr[number], m.jnt_dofadr[number] + (6, 3, 1, 1)[m.jnt_type[number]])
             found = {
                 "limit of joint of several axes": _KINDS[m.jnt_type[number]] == "ball" and self._limited(number),
-                "friction loss of joint": m.dof_frictionloss[dofs].any(),
                 "spring of free joint": m.jnt_type[number] == 0 and m.jnt_stiffness[number],
                 "armature of free joint": m.jnt_type[number] == 0 and m.dof_armature[dofs].any(),
                 "spring or damper of joint that is not linear": any(

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
@@ -26,6 +28,7 @@ _COMMENT, _DECLARATION = re.compile(r"<!--.*?-->", re.DOTALL), re.compile(r"<\?x
 _TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
 _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
 FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS, CONTROLS = "free", "keyframe", "inertia", "limits", "actuators", "controls"
+FRICTION, CREEPS = "friction", 0.01  # rad/s and m/s, up to which friction is viscous
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
 
 
@@ -42,6 +45,7 @@ def read_robot(
     limits: str = "",
     actuators: str = "",
     controls: Controls | None = None,
+    friction: str | float = "",
 ) -> System:
     """Read a robot from a URDF or MJCF file; `left_out` of the system says what was left out.
 
@@ -49,7 +53,7 @@ def read_robot(
     ----------
     path : path
         Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair",
-        "arm.urdf:limits=off", "dog.xml:actuators=off", "dog.xml:controls=walk.csv".
+        "arm.urdf:limits=off", "arm.urdf:friction=off", "dog.xml:actuators=off", "dog.xml:controls=walk.csv".
     free : bool
         The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
     keyframe : str
@@ -64,6 +68,9 @@ def read_robot(
     controls : dict of str to float, function of time (s) or rows; or path, optional
         Of actuators by name; or a table (.csv, .npz) with a column `time` (s) and one for each of some actuators,
         linear between its rows, and constant before and behind. What is not there is as in the keyframe, or 0.
+    friction : float or "off"
+        Up to which speed (rad/s, m/s) the friction of hinges and slides is viscous, 0.01 by default; or whether it is
+        left out.
 
     Raises
     ------
@@ -74,10 +81,11 @@ def read_robot(
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
         given: dict[str, Any] = {
-            KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators, CONTROLS: controls
+            KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators, CONTROLS: controls,
+            FRICTION: friction,
         }  # fmt: skip
         free = _begins(place, named["more"] or "", given) or free
-        keyframe, inertia, limits, actuators, controls = given.values()
+        keyframe, inertia, limits, actuators, controls, friction = given.values()
     with at(f"{place}: "):
         for what, value, known in (
             ("inertias", inertia, INERTIAS), (LIMITS, limits, SWITCH), (ACTUATORS, actuators, SWITCH)
@@ -87,12 +95,26 @@ def read_robot(
         robot = robot_in(place, free, keyframe)
         robot.inertias = inertia or INERTIAS[0]
         robot.limits, robot.actuation = limits or SWITCH[0], actuators or SWITCH[0]
+        robot.friction_speed = _speed(friction)
         system = assembled(robot, controls)
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
         system.validate()
     system.left_out = tuple(lines_left_out(robot))
     return system
+
+
+def _speed(friction: str | float) -> float:
+    """Up to which speed friction is viscous; 0 where it is left out."""
+    if friction in ("", "off"):
+        return 0.0 if friction else CREEPS
+    try:
+        found = float(friction)
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found < np.inf:
+        raise InputError(f"unknown treatment of friction {friction!r}; give a speed (rad/s, m/s), or 'off'")
+    return found
 
 
 def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
@@ -105,7 +127,7 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
         elif key in given and equals:
             given[key] = value
         else:
-            named = ("NAME", "repair", "off", "off", "TABLE.csv")
+            named = ("NAME", "repair", "off", "off", "TABLE.csv", "off")
             known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in zip(given, named, strict=True))])
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free

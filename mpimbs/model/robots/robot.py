@@ -98,8 +98,8 @@ class RobotJoint:
         Stiffness (1/s^2) and damping (1/s) of what keeps it there, by the inertia that the joint feels.
     felt : float
         That inertia, at the reference position (kg m^2, kg); 0 where nothing keeps it to its limits.
-    friction : float
-        Coulomb's (N m, N).
+    friction, friction_speed : float
+        Coulomb's (N m, N), and up to which speed (rad/s, m/s) it is viscous: 0 where it is left out.
     actuators : tuple of str
         What drives it.
     torque : float or function of time
@@ -123,6 +123,7 @@ class RobotJoint:
     stops: tuple[float, float] = (1.0 / STOP_TIME**2, 2.0 / STOP_TIME)
     felt: float = 0.0
     friction: float = 0.0
+    friction_speed: float = 0.0
     actuators: tuple[str, ...] = ()
     torque: float | TimeFunction = 0.0
     servo: Servo | None = None
@@ -245,6 +246,8 @@ class Robot:
         What is done with inertias of no rigid body.
     limits, actuation : {"on", "off"}
         Whether stops keep joints to their limits; whether actuators act.
+    friction_speed : float
+        Of the friction of all joints (rad/s, m/s); 0 where it is left out.
     order : list of RobotJoint
         The joints in the order in which the system made of it has their coordinates.
     """
@@ -261,6 +264,7 @@ class Robot:
     inertias: str = "keep"
     limits: str = "off"
     actuation: str = "off"
+    friction_speed: float = 0.0
     order: list[RobotJoint] = field(default_factory=list)
 
     def feel_limits(self) -> None:
@@ -293,6 +297,14 @@ class Robot:
             here = joint.q[0] if joint.q else 0.0
             if beyond := max(here - most, least - here, 0.0):
                 self.take("begins beyond its limits, to which stops push it back", f"{joint.name} by {beyond:.3g}")
+
+    def rub(self) -> None:
+        """Let friction act in joints that have any, or note that it is left out."""
+        for joint in (joint for link in self.links for joint in link.joints if joint.friction):
+            if self.friction_speed and joint.kind in ("hinge", "slide"):
+                joint.friction_speed = self.friction_speed
+            else:
+                self.leave_out("friction of joint", joint.name)
 
     def leave_out(self, kind: str, name: str) -> None:
         """Note what can't be taken over."""

@@ -167,8 +167,6 @@ class _Urdf:
         if dynamics is not None:
             made.damping = (_number(dynamics, "damping", title, 0.0),)
             made.friction = _number(dynamics, "friction", title, 0.0)
-            if made.friction:
-                robot.leave_out("friction of joint", name)
         if (limit := joint.find("limit")) is not None and kind in ("revolute", "prismatic"):
             ends = _number(limit, "lower", title, 0.0), _number(limit, "upper", title, 0.0)
             if ends[0] < ends[1]:

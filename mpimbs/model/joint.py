@@ -290,10 +290,14 @@ class Joint(Jointed):
         return any(self.stop_stiffness)
 
     @property
+    def servoed(self) -> bool:
+        """Whether servos act along it."""
+        return callable(self.servo_torque) or any(self.servo_stiffness + self.servo_damping + self.servo_torque)
+
+    @property
     def bounded(self) -> bool:
         """Whether servos or friction act along it."""
-        servos = callable(self.servo_torque) or any(self.servo_stiffness + self.servo_damping + self.servo_torque)
-        return servos or any(self.friction)
+        return self.servoed or any(self.friction)
 
     @field_validator("servo_torque", mode="plain")
     @classmethod

@@ -143,7 +143,7 @@ def _moves(body: Body) -> bool:
     pressed = joint.stopped and any(map(lambda x, a, b: not a <= x <= b, joint.q, joint.lower, joint.upper))
     return pressed or bool(
         joint.driven
-        or joint.bounded
+        or joint.servoed
         or joint.motion
         or body.wrench
         or any(joint.u)

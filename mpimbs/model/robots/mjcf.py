@@ -130,7 +130,7 @@ class _Compiled:
         armature = np.zeros(nu) if kind == "free" else m.dof_armature[u0 : u0 + nu]  # of the world's axes: left out
         stiffness = 0.0 if kind == "free" or self._disabled("SPRING") else float(m.jnt_stiffness[j])
         damping = np.zeros(nu) if self._disabled("DAMPER") else m.dof_damping[u0 : u0 + nu]
-        single = kind in ("hinge", "slide")
+        single, off = kind in ("hinge", "slide"), self._disabled("FRICTIONLOSS") or self._disabled("CONSTRAINT")
         if single:  # rotors of actuators turn with the joint, gear times as fast
             rotors = [k for k in self._turning() if m.actuator_trnid[k, 0] == j]
             squares = m.actuator_gear[rotors, 0] ** 2
@@ -154,7 +154,7 @@ class _Compiled:
             (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and self._limited(j) else None,
             _stops(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
             0.0,
-            float(m.dof_frictionloss[u0 : u0 + nu].max()) * (not self._disabled("FRICTIONLOSS")),
+            friction=0.0 if off else float(m.dof_frictionloss[u0 : u0 + nu].max()),
             actuators=tuple(self._name("actuator", k) for k in self._driving(j)),
         )
 

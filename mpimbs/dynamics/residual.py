@@ -218,7 +218,8 @@ def residual_of(
     squares = np.einsum("ij,ij->i", turning, turning)
     lever, total_mass = dynamics.scales
     forces_alone = driving / np.where(subchain.structure.axes < FORCE, lever, 1.0)
-    least = _least(comm, forces_alone, squares, lever, total_mass)
+    wrenches = np.abs(subchain.wrenches.reshape(-1, 2, 3)).max(axis=2, initial=0.0) / (lever, 1.0)
+    least = _least(comm, np.append(forces_alone, wrenches), squares, lever, total_mass)
     apart = [_levers(between) for between in parts]
     still = np.zeros((len(subchain.inboard), 2))
     if comm.size > 1:
@@ -275,8 +276,8 @@ def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass
     Parameters
     ----------
     comm : MPI.Comm
-    driving : array [nu]
-        What acts along joints, moments over the length (N).
+    driving : array
+        What acts along joints and on bodies, moments over the length (N).
     squares : array [m]
         Of the angular velocities of the steps (1/s^2).
     length, mass : float

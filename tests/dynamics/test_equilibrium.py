@@ -136,6 +136,14 @@ def test_free_fall_is_no_equilibrium(comm: MPI.Comm) -> None:
         parallel_assert(len(set(comm.allgather(str(caught.value)))) == 1, "other messages", comm)
 
 
+def test_what_is_pushed_without_weight_is_no_equilibrium() -> None:
+    """Where nothing holds, pulls down or is stiff: neither the system nor its motion tells how long a fall takes."""
+    system = System("slider", gravity=(0.0, 0.0, 0.0))
+    system.add(name="slider", mass=1.0, inertia=(0.1, 0.1, 0.1, 0, 0, 0), joint=Joint(type="prismatic", torque=0.1))
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics, pytest.raises(SimulationError, match="on and on"):
+        settle(dynamics, np.zeros(1))
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5])
 def test_slides_settle_alike_in_systems_of_any_size(size: float) -> None:
     """A slider that a spring pulls askew, where one equation says that it rests."""

@@ -145,7 +145,8 @@ class Equilibrium:
         if left <= nothing:
             return Settled(at.q, 0, 0, self._largest(at.r), 0.0)
         gravity = float(np.linalg.norm(dynamics.divided.root[3:])) / extent_of(dynamics, at.q)
-        square = 1.0 / (gravity or steepest)  # s^2, of a fall by the system's size, or of its fastest motion
+        # s^2: of a fall by the system's size, or of its fastest motion, or of what acts.
+        square = 1.0 / (gravity or steepest or left)
         step, last, straight, begins, unresisted = BEGIN * square, np.inf, False, STRAIGHT * farthest, 0
         least, stalled = np.inf, 0
         for number in range(1, STEPS + 1):

@@ -43,7 +43,7 @@ APART = 1e-12  # of the states of two runs that tell what the motion amplifies
 MOST_AMPLIFIED = 1e5
 FOUND = 1e-10  # s, to which events by functions are found
 # Of files, where loads were asked for in between: what counts evaluations.
-UNLIKE = ("evaluations", "witness", "equation_residual", "seconds", "loops")
+UNLIKE = ("evaluations", "witness", "equation_residual", "seconds", "loops", "step_sizes")
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,10 +26,8 @@ class BoundedForces:
     ----------
     speeds : int64 [m]
         Along which speeds they act, of which several may be the same.
-    functions : list of (int, function)
-        Local body and the function of time that is the torque of its servos.
     torque : array [nu]
-        Of servos (N m, N); who calls sets those that are functions.
+        Of servos (N m, N); those that are functions as `take` found them last.
     stiffness, damping : array [m]
     free : bool [m]
         Which of them were not at an end of their range when forces were asked for last.
@@ -35,14 +35,17 @@ class BoundedForces:
 
     def __init__(self, columns: Columns) -> None:
         c = columns
-        self.functions, self.torque, self.speeds = list[tuple[int, TimeFunction]](), np.zeros(0), np.zeros(0, np.int64)
+        self._functions: list[tuple[int, slice, TimeFunction]] = []
+        self.torque, self.speeds = np.zeros(0), np.zeros(0, np.int64)
         self.stiffness, self.damping, self.free = np.zeros(0), np.zeros(0), np.zeros(0, bool)
         if not c.bounded:  # of many bodies nothing is made
             return
-        self.functions, self.torque = c.servo_functions, c.servo_torque.copy()
+        self.torque = c.servo_torque.copy()
         there = c.servo_stiffness + c.servo_damping + abs(self.torque)
-        for body, _ in self.functions:
-            there[c.u_offset[body] : c.u_offset[body + 1]] = np.inf
+        for body, function in c.servo_functions:
+            own = slice(*c.u_offset[body : body + 2].tolist())
+            there[own] = np.inf
+            self._functions.append((body, own, function))
         servos, rubbing = np.flatnonzero(there), np.flatnonzero(c.friction)
         self._servos, friction = servos, c.friction[rubbing]
         self.speeds = np.concatenate([servos, rubbing])
@@ -56,6 +59,11 @@ class BoundedForces:
     def __bool__(self) -> bool:
         """Whether there are any."""
         return len(self.speeds) > 0
+
+    def take(self, value: Callable[[int, TimeFunction, int], Floats]) -> None:
+        """Take the torques that are functions of time, given what makes so many numbers of the one of a body."""
+        for body, own, function in self._functions:
+            self.torque[own] = value(body, function, own.stop - own.start)
 
     def add(self, q: Floats, u: Floats, tau: Floats) -> None:
         """Add them to generalized forces [nu] (N m, N)."""

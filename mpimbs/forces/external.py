@@ -132,9 +132,7 @@ class ExternalLoads:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
         if self.bounded:
-            for body, torque in self.bounded.functions:
-                given = self._value(torque, t, self._title(body), "servo_torque", int(offset[body + 1] - offset[body]))
-                self.bounded.torque[offset[body] : offset[body + 1]] = given
+            self.bounded.take(lambda k, torque, count: self._value(torque, t, self._title(k), "servo_torque", count))
             self.bounded.add(q, u, tau)
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name

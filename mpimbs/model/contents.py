@@ -329,11 +329,9 @@ class Contents:
     def has_loads_of_time(self) -> bool:
         """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, servos
         on joints, or joints follow given motions."""
-        joints = [body.joint for segment in self.segments for body in segment.bodies]
-        own = (joint.torque for joint in joints)
-        driven = any(
-            map(callable, chain(self.loads.torques.values(), own, (loop.torque for _, loop in self.loops.joints)))
-        ) or any(joint.bounded for joint in joints)
+        joints = (body.joint for segment in self.segments for body in segment.bodies)
+        others = chain(self.loads.torques.values(), (loop.torque for _, loop in self.loops.joints))
+        driven = any(joint.bounded or callable(joint.torque) for joint in joints) or any(map(callable, others))
         return bool(driven or self.loads.functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property

@@ -191,6 +191,13 @@ def _kind(info: ValidationInfo) -> JointType:
     return joint_type(info.data["type"])
 
 
+def _refuse_without_ways(info: ValidationInfo) -> None:
+    """ValueError if the joint of a table under validation has no coordinates whose rates are its speeds."""
+    kind = _kind(info)
+    if kind.quaternion or not kind.nu:
+        raise ValueError(f"has no meaning for a {kind.name} joint; leave it out")
+
+
 def _not_negative(values: Floats) -> Floats:
     """Return values as they are; ValueError if one is below zero."""
     if values and min(values) < 0:
@@ -302,8 +309,8 @@ class Joint(Jointed):
     @field_validator("servo_torque", mode="plain")
     @classmethod
     def _check_servo_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
-        if value is not None and (_kind(info).quaternion or not _kind(info).nu):
-            raise ValueError(f"has no meaning for a {_kind(info).name} joint; leave it out")
+        if value is not None:
+            _refuse_without_ways(info)
         return cls._check_torque(value, info)
 
     @field_validator(
@@ -312,13 +319,12 @@ class Joint(Jointed):
         mode="plain",
     )
     @classmethod
-    def _check_one_sided(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_along_way(cls, value: Any, info: ValidationInfo) -> Floats:
         kind, name = _kind(info), str(info.field_name)
         side = {"lower": -math.inf, "upper": math.inf, "servo_least": -math.inf, "servo_most": math.inf}.get(name)
         if value is None:
             return (side or 0.0,) * kind.nu
-        if kind.quaternion or not kind.nu:
-            raise ValueError(f"has no meaning for a {kind.name} joint; leave it out")
+        _refuse_without_ways(info)
         if side is None:
             return _not_negative(cls._check_speeds(value, info))
         items = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * kind.nu

@@ -16,6 +16,7 @@ from mpimbs import Dynamics, InputError, System, simulate
 from mpimbs.base.errors import InterruptionError
 from mpimbs.model import Joint, read_system, system_from_text, system_text, write_system
 from run.interruptions import signalled
+from run.motions import alike_over_ranks_and_lanes
 from tolerances import assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="one process does all of it")
@@ -90,15 +91,8 @@ def test_copies_in_lanes_and_runs_over_ranks(comm: MPI.Comm) -> None:
     servo = SERVO | {"servo_torque": [[0.0, -25.0], [0.2, 25.0], [0.3, 0.0]]}
     joint = Joint(position=(1.0, 0.0, 0.0), type="revolute", axis=(0, 1, 0), **servo)
     system.repeat(8, mpimbs.Body(name="link", **BODY, joint=joint))
-    alone = simulate(system, 0.5, rtol=1e-9, comm=MPI.COMM_SELF)
+    alone = alike_over_ranks_and_lanes(system, comm)
     assert alone.energy_change < 1e-6
-    if comm.size <= system.n_bodies:
-        shared = simulate(system, 0.5, rtol=1e-9, comm=comm, cuts=max(4, comm.size))
-        if comm.rank == 0:
-            assert_close("q", np.asarray(shared["q"]), np.asarray(alone["q"]), "adaptive steps")
-    copies = mpimbs.Batch([system] * 8, comm=MPI.COMM_SELF).simulate(0.5, rtol=1e-9)
-    assert copies.lanes > 1
-    assert_close("copies", np.asarray(copies["q"])[:, 2], np.asarray(alone["q"]), "adaptive steps")
 
 
 def test_a_run_goes_on_without_being_told(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

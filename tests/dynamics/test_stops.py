@@ -13,6 +13,7 @@ from mpi4py import MPI
 import mpimbs
 from mpimbs import Dynamics, InputError, System, simulate
 from mpimbs.model import Joint, read_system, write_system
+from run.motions import alike_over_ranks_and_lanes
 from tolerances import assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="one process does all of it")
@@ -137,15 +138,8 @@ def test_copies_in_lanes_and_runs_over_ranks(comm: MPI.Comm) -> None:
     system = System(name="links", gravity=(0.0, 0.0, -9.81))
     hinge = {"type": "revolute", "axis": (0, 1, 0), "lower": -0.2, "upper": 0.2} | STOP
     system.repeat(8, mpimbs.Body(name="link", **BODY, joint=Joint(position=(1.0, 0.0, 0.0), **hinge)))
-    alone = simulate(system, 0.5, rtol=1e-9, comm=MPI.COMM_SELF)
+    alone = alike_over_ranks_and_lanes(system, comm)
     assert np.asarray(alone["q"]).max() > 0.2
-    if comm.size <= system.n_bodies:
-        shared = simulate(system, 0.5, rtol=1e-9, comm=comm, cuts=max(4, comm.size))
-        if comm.rank == 0:
-            assert_close("q", np.asarray(shared["q"]), np.asarray(alone["q"]), "adaptive steps")
-    copies = mpimbs.Batch([system] * 8, comm=MPI.COMM_SELF).simulate(0.5, rtol=1e-9)
-    assert copies.lanes > 1
-    assert_close("copies", np.asarray(copies["q"])[:, 2], np.asarray(alone["q"]), "adaptive steps")
 
 
 @alone

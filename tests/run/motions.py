@@ -7,10 +7,12 @@ import numpy as np
 from mpi4py import MPI
 from scipy.integrate import solve_ivp
 
+from mpimbs import Batch
 from mpimbs.model import JOINT_TYPES, System, Wrench
 from mpimbs.run.run import Result, simulate
 from oracles.dense import Array, coordinate_rates, dense_accelerations
 from oracles.pinocchio_oracle import PinocchioOracle
+from tolerances import assert_close
 
 Accelerations = Callable[[Array, Array, Array | None, float], Array]
 
@@ -28,6 +30,19 @@ class Motion(NamedTuple):
     def state(self) -> Array:
         """q and u at the end."""
         return np.concatenate([self.q[-1], self.u[-1]])
+
+
+def alike_over_ranks_and_lanes(system: System, comm: MPI.Comm) -> Result:
+    """A run of 0.5 s on one rank, as which runs on all ranks, cut or not, and copies side by side have to be."""
+    alone = simulate(system, 0.5, rtol=1e-9, comm=MPI.COMM_SELF)
+    if comm.size <= system.n_bodies:
+        shared = simulate(system, 0.5, rtol=1e-9, comm=comm, cuts=max(4, comm.size))
+        if comm.rank == 0:
+            assert_close("q", np.asarray(shared["q"]), np.asarray(alone["q"]), "adaptive steps")
+    copies = Batch([system] * 8, comm=MPI.COMM_SELF).simulate(0.5, rtol=1e-9)
+    assert copies.lanes > 1
+    assert_close("copies", np.asarray(copies["q"])[:, 2], np.asarray(alone["q"]), "adaptive steps")
+    return alone
 
 
 def motion(system: System, t_end: float, comm: MPI.Comm, **settings: Any) -> tuple[Motion, Result]:

@@ -233,7 +233,7 @@ class ImplicitMatrix:
         pressed, free = self._stops.pressed(self._q), self._bounded.free if free is None else free
         changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
         if changed:
-            self._step, self._pressed, self._free = step, pressed, free.copy()
+            self._step, self._pressed, self._free = step, pressed, free
             np.multiply(-step, self._stiffness, out=self._by_place)
             dragged = self._damping
             for acting, which in ((self._stops, pressed), (self._bounded, free)):

@@ -216,11 +216,8 @@ class Stiffness:
         forces[stops.speeds] += stops.forces(self._q, still)
         pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
         rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
-        for body, function in bounded.functions:
-            first, last = offset[body : body + 2].tolist()
-            title = f"the servo_torque function of body '{part.name_of(body)}'"
-            bounded.torque[first:last] = _value(title, function, last - first)
         if bounded:
+            bounded.take(lambda k, *given: _value(f"the servo_torque function of body '{part.name_of(k)}'", *given))
             bounded.add(self._q, still, forces)
             held = np.where(bounded.free, bounded.stiffness, 0.0)
             rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.over_time import OverTime, are_rows, checked_rows, stacked, weighed
-from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, Servo
+from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, Servo, within
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.text.table import TimeFunction, suggest
@@ -35,7 +35,7 @@ class ControlledTorque:
 
     def __call__(self, t: float) -> float:
         """Give the torque at a time (s)."""
-        return self._constant + sum(factor * _within(control(t), ends) for factor, control, ends in self._parts)
+        return self._constant + sum(factor * within(control(t), ends) for factor, control, ends in self._parts)
 
 
 class TorqueOfSeveral:
@@ -141,14 +141,9 @@ def _asked(actuators: list[RobotActuator], rest: float = 0.0) -> tuple[float, fl
         if callable(actuator.control):
             parts.append((factor, actuator.control, actuator.range))
         else:
-            constant += factor * _within(table.number(actuator.control), actuator.range)
+            constant += factor * within(table.number(actuator.control), actuator.range)
     if not parts:
         return stiffness, damping, constant
     if all(isinstance(control, OverTime) for _, control, _ in parts):
         return stiffness, damping, weighed(constant, [(factor, c.within(ends)) for factor, c, ends in parts])
     return stiffness, damping, ControlledTorque(constant, tuple(parts))
-
-
-def _within(value: float, ends: tuple[float, float]) -> float:
-    """Give a value, or the end of its range that it is beyond; what is no number as it is."""
-    return ends[0] if value < ends[0] else ends[1] if value > ends[1] else value

@@ -191,9 +191,9 @@ class RobotGear(NamedTuple):
     active: bool = True
 
 
-def _within(ends: tuple[float, float], least: float, most: float) -> tuple[float, float]:
-    """Ends of a range within another one."""
-    return min(max(ends[0], least), most), min(max(ends[1], least), most)
+def within(value: float, ends: Sequence[float]) -> float:
+    """Give a value, or the end of its range that it is beyond; what is no number as it is."""
+    return ends[0] if value < ends[0] else ends[1] if value > ends[1] else value
 
 
 class RobotActuator(NamedTuple):
@@ -216,9 +216,11 @@ class RobotActuator(NamedTuple):
     def no_stronger(self, least: float, most: float) -> RobotActuator:
         """Give one whose force stays within a range: of no spring or damper by the range of its control."""
         if any(self.bias[1:]) or not self.gain:
-            return self._replace(strength=_within(self.strength, least, most))
+            first, last = (within(end, (least, most)) for end in self.strength)
+            return self._replace(strength=(first, last))
         ends = sorted(((least - self.bias[0]) / self.gain, (most - self.bias[0]) / self.gain))
-        return self._replace(range=_within(self.range, *ends))
+        first, last = (within(end, ends) for end in self.range)
+        return self._replace(range=(first, last))
 
     @property
     def grows(self) -> bool:

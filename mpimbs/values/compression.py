@@ -7,7 +7,6 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.values.fronts import COLUMNS, KEPT, NOISE_ROW, ROUNDED, UNSEEN, W_ROWS, find_load, take_out
 
 _REFLECTED = 1e-3  # part of the noise that a reflection adds: some roundings, of which `ROUNDED` has thousands
-_LEAST = 1e-200  # a sum of squares of which there is nothing to divide by
 LARGE = 1e-2 / ROUNDED  # of the largest noise, beyond which a column needs not wait for the joints inboard
 # What `compress` keeps: how many columns were eliminated at once, how many stayed, of these how many in the end, and
 # how many that no motion of the body sees were eliminated; then exchanges, factors, vectors of reflections; columns,
@@ -151,24 +150,27 @@ def compress(front, length, groups, bare, kept, lever):
             columns[stayed] = d
             stayed += 1
     kept[_STAYED] = stayed
+    # of columns that begin as unit moments and forces: what is left of E by rounding would take columns of W along
+    nothing = UNSEEN * max(1.0, 1.0 / lever**2)
     left = 0
     used = 0
     while left < min(COLUMNS, stayed):
-        component, size = -1, _LEAST
+        component, size = -1, nothing
         for i in range(6):
             s = 0.0
             for k in range(left, stayed):
-                s += front[i * length + int(columns[k])] ** 2
+                s += _square(front, length, columns, k, i, lever)
             if used & (1 << i) == 0 and s > size:
                 component, size = i, s
         if component < 0:
             break
         used |= 1 << component
         v = kept[_VECTORS + left * most : _VECTORS + (left + 1) * most]
+        s = 0.0
         for k in range(left, stayed):
             v[k] = front[component * length + int(columns[k])]
-        norm = size**0.5
-        v[left] += norm if v[left] >= 0.0 else -norm
+            s += v[k] * v[k]
+        v[left] += s**0.5 if v[left] >= 0.0 else -(s**0.5)
         s = 0.0
         for k in range(left, stayed):
             s += v[k] * v[k]

@@ -92,6 +92,26 @@ def test_loops_to_the_world(comm: MPI.Comm, name: str, coupling: str) -> None:
     agree(comm, coupling, state, closed(*state).udot)
 
 
+@pytest.mark.cases(4)
+def test_free_bodies_in_sequence_held_to_the_world(comm: MPI.Comm) -> None:
+    """What a free joint leaves of a loop's columns is rounding alone, which no column may be told from others by."""
+    system, source, place = System(gravity=(0.3, -1.0, -9.0)), np.random.default_rng(1), np.zeros(3)
+    for k in range(40):
+        step = source.normal(size=3) * 5.0
+        joint, heavy = Joint(type="free", position=step.tolist()), float(source.uniform(1, 3))
+        inertia = (*source.uniform(0.5, 0.9, 3), 0.0, 0.0, 0.0)
+        parent, place = f"b{k - 1}" if k else "world", place + step
+        center = source.uniform(-5, 5, 3).tolist()
+        system.add(name=f"b{k}", parent=parent, mass=heavy, center_of_mass=center, inertia=inertia, joint=joint)
+        at = source.normal(size=3) * 5.0
+        axis = source.normal(size=3).tolist()
+        ends = {"bodies": ("world", f"b{k}"), "positions": (at.tolist(), (at - place).tolist())}
+        system.add_loop(name=f"l{k}", type="cylindrical", axis=axis, **ends)
+    q, u = np.tile([1.0, 0, 0, 0, 0, 0, 0], 40), np.zeros(240)
+    state = system, q, u, u
+    agree(comm, "dcae", state, closed(*state).udot)
+
+
 @pytest.mark.parametrize("ratio", [1e-8, 1e-11, 1e-12])
 def test_masses_that_differ(ratio: float) -> None:
     """Two bars that a pin to the world locks, however light the second one is, do not move."""

@@ -71,7 +71,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
 
     found: list[tuple[str, Callable[[], None]]] = [
         ("joints of subchains", joined),
-        ("explicit steps", partial(compile_steps, True)),
+        ("explicit steps", partial(compile_steps, True, True)),
     ]
     for lanes in sorted({1, native_width()}):
         found += [

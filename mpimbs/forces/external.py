@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
-from mpimbs.forces.bounded import BoundedForces
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
@@ -18,6 +17,7 @@ from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
+from mpimbs.sweep.bounded import Bounded, servos_over_time
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -50,8 +50,8 @@ class ExternalLoads:
     fluid : array [m * 6]
         What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
         none.
-    bounded : BoundedForces
-        The servos and the friction of the joints here.
+    bounded : Bounded
+        The servos and the friction of the joints here, with those that are functions of time, which alone are added.
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
     """
@@ -68,7 +68,9 @@ class ExternalLoads:
         self._subchain, system = subchain, subchain.system
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
         self._torques = subchain.columns.torque_functions
-        self.bounded = BoundedForces(subchain.columns)
+        self.bounded = Bounded.of(subchain.columns)
+        self._servos = servos_over_time(subchain.columns, self.bounded)
+        self._driven = np.concatenate([np.r_[own] for _, own, _ in self._servos] or [np.zeros(0, np.int64)])
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
@@ -82,7 +84,7 @@ class ExternalLoads:
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
-        functions = self._torques or self.bounded or self._joint_forces or self._loops or motions
+        functions = self._torques or self._servos or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved
 
     def compile(self) -> None:
@@ -131,9 +133,11 @@ class ExternalLoads:
         for body, function in self._torques:
             count = int(offset[body + 1] - offset[body])
             tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
-        if self.bounded:
-            self.bounded.take(lambda k, torque, count: self._value(torque, t, self._title(k), "servo_torque", count))
-            self.bounded.add(q, u, tau)
+        for body, own, function in self._servos:
+            count = own.stop - own.start
+            self.bounded.torque[own] = self._value(function, t, self._title(body), "servo_torque", count)
+        if self._servos:
+            tau[self.bounded.speeds[self._driven]] += self.bounded.forces(q, u)[self._driven]
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))

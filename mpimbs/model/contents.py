@@ -327,12 +327,13 @@ class Contents:
         return any(len(force.on(lo, hi)) for force in self.loads.body_forces)
 
     def has_loads_of_time(self) -> bool:
-        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, servos
-        on joints, or joints follow given motions."""
+        """Return whether wrenches or springs act on bodies, functions of time or state on bodies, joints, loops, or
+        joints follow given motions."""
         joints = (body.joint for segment in self.segments for body in segment.bodies)
         others = chain(self.loads.torques.values(), (loop.torque for _, loop in self.loops.joints))
-        driven = any(joint.bounded or callable(joint.torque) for joint in joints) or any(map(callable, others))
-        return bool(driven or self.loads.functions) or self.has_motions or self.has_wrenches(0, self.n_bodies)
+        functions = chain(others, chain.from_iterable((joint.torque, joint.servo_torque) for joint in joints))
+        driven = self.loads.functions or any(map(callable, functions))
+        return bool(driven) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property
     def has_motions(self) -> bool:

@@ -74,7 +74,8 @@ class RunSegment:
         compile_evaluations(self.dynamics, self.settings.loads, sampled=True, checked=not self.settings.no_witness)
         scheme = scheme_of(self.settings.integrator)
         if scheme.own:
-            first_on_node(self.dynamics.comm, partial(compile_steps, self.dynamics.subchain.columns.stopped))
+            columns = self.dynamics.subchain.columns
+            first_on_node(self.dynamics.comm, partial(compile_steps, columns.stopped, columns.bounded))
         if scheme.implicit:
             compile_implicit(self.dynamics)
         self.compiling += time.perf_counter() - began

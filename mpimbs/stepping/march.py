@@ -26,6 +26,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
 from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
+from mpimbs.sweep.bounded import Bounded, power_of_bounded
 from mpimbs.sweep.stops import Stops, power_of_stops
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
@@ -83,6 +84,7 @@ class MarchPlan(NamedTuple):
     torque: Floats
     damping: Floats
     stops: Stops
+    bounded: Bounded
     quaternions: Integers  # where they begin
     numbers: Floats
     counts: Integers
@@ -282,6 +284,8 @@ def _evaluate(p, state, k):
             power -= p.damping[i] * u[i] * u[i]
         if p.stops.speeds.size > 0:
             power += power_of_stops(p.stops, q, u)
+        if p.bounded.speeds.size > 0:
+            power += power_of_bounded(p.bounded, q, u)
         p.rates[row + nq + nu] = power
 
 

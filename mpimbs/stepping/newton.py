@@ -208,7 +208,8 @@ class Stages:
         assert self._newton is not None
         self._shift = shift
         self._matrix.look(1.0 / shift)
-        self._matrix.at(self._arrays.read(x)[: self._nq], 1.0 / shift)
+        state = self._arrays.read(x)
+        self._matrix.at(state[: self._nq], state[self._nq :], 1.0 / shift)
         self._newton.at(x, self._f, shift)
 
     def _evaluate(self, x: PETSc.Vec, f: PETSc.Vec) -> None:

@@ -63,7 +63,13 @@ class RungeKutta(Integrator):
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
-        acting = {"held": self.held, "torque": power.torque, "damping": power.damping, "stops": power.stops}
+        acting: dict[str, Any] = {
+            "held": self.held,
+            "torque": power.torque,
+            "damping": power.damping,
+            "stops": power.stops,
+        }
+        acting["bounded"] = power.bounded
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
         self._own = StageSteps(
@@ -238,7 +244,7 @@ class RungeKutta(Integrator):
             matrix.look(step)
             self._looked, self._taken_for = True, np.nan
         if step != self._taken_for:
-            matrix.at(own.state[1], step)
+            matrix.at(own.state[1], own.state[2], step)
             self._taken_for = step
         self._solve_again(r, x)
 

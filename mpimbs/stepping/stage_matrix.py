@@ -54,22 +54,20 @@ class StageMatrix:
         self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
-        self._free = dynamics.divided.external.bounded.free
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
         self._stiffness, self._damping = self._resistance()
-        self._free = self._dynamics.divided.external.bounded.free
         tension = self._stiffness_of_tension(step)
         if tension is not None:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension
 
-    def at(self, q: Floats, step: float) -> None:
-        """Be that in a state of coordinates [nq], the one that was looked at, for a step of size h (s)."""
+    def at(self, q: Floats, u: Floats, step: float) -> None:
+        """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s)."""
         inertia = self._dynamics.inertia
         alone = self._stiffness is None and self._damping is None
         self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
-        self._matrix.at(q, step, self._stiffness, self._damping, self._free)
+        self._matrix.at(q, step, self._stiffness, self._damping, u)
 
     def solve(self, r: Floats, x: Floats, times: float) -> None:
         """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""

@@ -15,6 +15,7 @@ from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
+from mpimbs.sweep.bounded import NO_BOUNDED, forces_of_bounded
 from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
 Floats = npt.NDArray[np.float64]
@@ -24,8 +25,8 @@ NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1))
 
 
 @functools.cache  # a second time in a process there is nothing to do
-def compile_steps(stops: bool = False) -> None:
-    """Compile, or load from the cache, what steps call, with `stops` of joints or without; no communication."""
+def compile_steps(stops: bool = False, bounded: bool = False) -> None:
+    """Compile, or load from the cache, what steps call, with `stops`, and servos and friction; no communication."""
     steps = StageSteps("dopri5", Accuracy(), np.zeros(2), 1, 1, np.zeros(0, np.int64))
     for entry in (m.propose, m.judge, m.conclude, m.march):
         entry.compile((typeof(steps.plan),))
@@ -34,6 +35,8 @@ def compile_steps(stops: bool = False) -> None:
     m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
     if stops:
         forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
+    if bounded:
+        forces_of_bounded.compile((typeof(NO_BOUNDED), *(typeof(steps.numbers),) * 3))
 
 
 class StageSteps:
@@ -87,7 +90,7 @@ class StageSteps:
         none = np.zeros(0)
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
-            "held": none, "torque": none, "damping": none, "stops": NO_STOPS,
+            "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(

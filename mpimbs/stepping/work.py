@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
+from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
 
@@ -38,10 +39,12 @@ class Power:
     overflows : bool
         Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
     along_joints : bool
-        Whether this rank has none but those that are held, dampers, constant torques and stops of joints.
+        Whether this rank has none but those that are held, dampers, constant torques, stops, servos and
+        friction of joints.
     damping, torque : array [nu] or None
         Of these, where there are any.
     stops : Stops or None
+    bounded : Bounded or None
         Of the joints, where there are any.
     """
 
@@ -52,12 +55,14 @@ class Power:
         self.torque = c.torque if c.torque.any() else None
         stops = Stops.of(c)
         self.stops = stops if stops.speeds.size else None
+        bounded = Bounded.of(c, constant=True)
+        self.bounded = bounded if bounded.speeds.size else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
-        functions = system.loads.functions or c.torque_functions or c.bounded
+        functions = system.loads.functions or c.torque_functions or c.servo_functions
         motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
-        own = any(acting is not None for acting in (self.damping, self.torque, self.stops))
+        own = any(acting is not None for acting in (self.damping, self.torque, self.stops, self.bounded))
         mine = own or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
@@ -87,8 +92,9 @@ class Power:
             power -= float(self._room @ u)
         if self.torque is not None:
             power += float(self.torque @ u)
-        if self.stops is not None:
-            power += float(self.stops.forces(q, u) @ u[self.stops.speeds])
+        for acting in (self.stops, self.bounded):
+            if acting is not None:
+                power += float(acting.forces(q, u) @ u[acting.speeds])
         if self._free is not None:
             power += float(acted.forces[self._free] @ u[self._free]) if acted.forces.size else np.nan
         elif acted.forces.size:

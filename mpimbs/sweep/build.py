@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.order.order import heaviest_last
+from mpimbs.sweep.bounded import acts_as_servo
 from mpimbs.sweep.structure import (
     ADDED,
     BODY,
@@ -405,4 +406,14 @@ def _springs(columns: Columns) -> Springs:
         columns.torque[: None if damped else 0].copy(),
         columns.cross_stiffness[: None if columns.cross_stiffness.any() else 0].copy(),
         *(getattr(columns, name).copy() if columns.stopped else np.zeros(0) for name in stops),
+        *(_servos(columns) if columns.bounded else [np.zeros(0)] * 7),
     )
+
+
+def _servos(columns: Columns) -> list[Floats]:
+    """Give the last seven fields of `Springs` [nu]."""
+    c, there = columns, acts_as_servo(columns)
+    given = c.servo_torque, c.servo_stiffness, c.servo_damping
+    ends = np.where(there, c.servo_least, -np.inf), np.where(there, c.servo_most, np.inf)
+    rubbing = np.divide(c.friction, c.friction_speed, out=np.zeros(len(there)), where=c.friction > 0.0)
+    return [*(np.where(there, values, 0.0) for values in given), *ends, c.friction.copy(), rubbing]

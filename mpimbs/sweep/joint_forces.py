@@ -1,4 +1,4 @@
-"""Joint forces of the model: springs, dampers, constant torques, stops; and the energy that the springs hold."""
+"""Joint forces of the model: springs, dampers, constant torques, stops, servos, friction; the energy of the springs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mpimbs.spatial.vectors import (
     scale3,
     sub3,
 )
+from mpimbs.sweep.bounded import add_bounded
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.stops import add_stops
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
@@ -117,7 +118,7 @@ def _subtract(zero, total, first, pull):
 
 @kernel
 def joint_forces(zero, structure, springs, q, u, tau, total):
-    """Write the generalized forces: `tau`, constant torque, spring, damper and stops of every degree of freedom.
+    """Write the generalized forces: `tau`, all but functions of the model that acts along joints.
 
     Angle or displacement: -k (q - rest). Quaternion: `spring_moment` of the rotation vector from rest. A free joint's
     position: -R^T K (r - rest).
@@ -137,6 +138,8 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
         store(total, d * w, x)
     if springs.stop_stiffness.size > 0:
         add_stops(zero, structure, springs, q, u, total)
+    if springs.servo_torque.size > 0:
+        add_bounded(zero, structure, springs, q, u, total)
     if springs.stiffness.size == 0:
         return
     for step in range(structure.steps.shape[0]):

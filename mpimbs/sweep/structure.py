@@ -58,6 +58,13 @@ class Springs(NamedTuple):
     upper: Floats  # [nu]
     stop_stiffness: Floats  # [nu]: N m/rad or N/m; empty with `lower` and `upper`
     stop_damping: Floats  # [nu]: N m s/rad or N s/m
+    servo_torque: Floats  # [nu]: N m or N; 0, without ends of their range, of servos whose torque is a function of time
+    servo_stiffness: Floats  # [nu]: N m/rad or N/m; empty with `servo_torque`, as all below
+    servo_damping: Floats  # [nu]: N m s/rad or N s/m
+    servo_least: Floats  # [nu]: N m or N; infinite where the range has no end
+    servo_most: Floats  # [nu]
+    friction: Floats  # [nu]: N m or N
+    rubbing: Floats  # [nu]: its damping at low speeds, N m s/rad or N s/m
 
 
 class Workspace(NamedTuple):

@@ -44,6 +44,7 @@ def test_the_law(q: float, u: float, force: float) -> None:
         assert_close("udot", dynamics.accelerations([q], [u]), [(force + WEIGHT * np.cos(q)) / INERTIA], "dense")
         assert_close("tau", dynamics.inverse_dynamics([q], [u], [0.0]), [-force - WEIGHT * np.cos(q)], "dense")
         assert_close("load", dynamics.joint_loads([q], [u])[0, 1], force, "dense", scale=30.0)
+        assert dynamics.derivative.compiled is not None
 
 
 @pytest.mark.parametrize("integrator", ["dopri5", "rosenbrock4"])
@@ -85,10 +86,11 @@ def test_equilibrium_and_modes() -> None:
     assert mpimbs.modes(weak, [q]).squares[0] == pytest.approx(WEIGHT * np.sin(q) / INERTIA, rel=1e-8)
 
 
-def test_copies_in_lanes_and_runs_over_ranks(comm: MPI.Comm) -> None:
-    """Eight links whose servos come to their ends: the same on all ranks, cut or not, and side by side."""
+@pytest.mark.parametrize("torque", [-25.0, [[0.0, -25.0], [0.2, 25.0], [0.3, 0.0]]])
+def test_copies_in_lanes_and_runs_over_ranks(comm: MPI.Comm, torque: Any) -> None:
+    """Eight links that rub, whose servos come to their ends: the same on all ranks, cut or not, and side by side."""
     system = System(name="links", gravity=(0.0, 0.0, -9.81))
-    servo = SERVO | {"servo_torque": [[0.0, -25.0], [0.2, 25.0], [0.3, 0.0]]}
+    servo = SERVO | {"servo_torque": torque, "friction": 0.5, "friction_speed": 0.1}
     joint = Joint(position=(1.0, 0.0, 0.0), type="revolute", axis=(0, 1, 0), **servo)
     system.repeat(8, mpimbs.Body(name="link", **BODY, joint=joint))
     alone = alike_over_ranks_and_lanes(system, comm)

@@ -190,6 +190,7 @@ class ImplicitMatrix:
         self._pressed = np.zeros(len(self._stops.speeds), bool)
         self._bounded = divided.external.bounded
         self._free = np.zeros(len(self._bounded.speeds), bool)
+        self._still = np.zeros(self._subchain.nu)
         self._bodies: list[_Bodies] = []
         if of_bodies:
             seen = (structure for structure, _ in heavier.joints if len(structure.steps))
@@ -213,7 +214,7 @@ class ImplicitMatrix:
         step: float,
         stiffness: Floats | None = None,
         damping: Floats | None = None,
-        free: npt.NDArray[np.bool_] | None = None,
+        u: Floats | None = None,
     ) -> None:
         """Take it in a state, for a step.
 
@@ -226,11 +227,11 @@ class ImplicitMatrix:
             Of what acts on bodies, against changes of their poses and twists, about their origins: upper triangles of
             symmetric 6x6 matrices, not indefinite, in the frames of the steps that carry them. One is there on all
             ranks or on none.
-        free : bool array, optional
-            Which of `BoundedForces` are not at an end of their range; as in the last evaluation by default.
+        u : array [nu], optional
+            Speeds, by which servos and friction are at the ends of their ranges or not; at rest by default.
         """
         self._q[:] = q
-        pressed, free = self._stops.pressed(self._q), self._bounded.free if free is None else free
+        pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, self._still if u is None else u)
         changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
         if changed:
             self._step, self._pressed, self._free = step, pressed, free

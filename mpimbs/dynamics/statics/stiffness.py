@@ -35,11 +35,11 @@ from mpimbs.dynamics.statics.changes import (
     wrench_of,
 )
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
-from mpimbs.forces.bounded import BoundedForces
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.bounded import Bounded, servos_over_time
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
 
@@ -212,15 +212,16 @@ class Stiffness:
         speed, coordinate = numbers_of(offset, plain)[0], numbers_of(q_offset, plain)[0]
         forces[speed] -= stiff[speed] * (self._q[coordinate] - columns.rest[coordinate])
         rows, columns_, values = [speed], [speed], [stiff[speed]]
-        stops, bounded, still = Stops.of(columns), BoundedForces(columns), np.zeros(nu)
+        stops, bounded, still = Stops.of(columns), Bounded.of(columns), np.zeros(nu)
         forces[stops.speeds] += stops.forces(self._q, still)
         pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
         rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
-        if bounded:
-            bounded.take(lambda k, *given: _value(f"the servo_torque function of body '{part.name_of(k)}'", *given))
-            bounded.add(self._q, still, forces)
-            held = np.where(bounded.free, bounded.stiffness, 0.0)
-            rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]
+        for body, own, function in servos_over_time(columns, bounded):
+            of = f"the servo_torque function of body '{part.name_of(body)}'"
+            bounded.torque[own] = _value(of, function, own.stop - own.start)
+        np.add.at(forces, bounded.speeds, bounded.forces(self._q, still))
+        held = np.where(bounded.free(self._q, still), bounded.stiffness, 0.0)
+        rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]
         for body in np.flatnonzero(balls).tolist():  # what drives them is given along axes that turn with the body
             i, j = np.indices((3, 3)).reshape(2, -1) + offset[body]
             for first, share in zip(range(offset[body], offset[body + 1], 3), (0.5, 1.0), strict=False):

@@ -1,0 +1,130 @@
+"""Servos and friction of joints: springs, dampers and torques together, no stronger than they are.
+
+A servo gives torque - stiffness q - damping u within its range. Friction is a damper with a range: viscous up to the
+speed that it has, Coulomb's beyond. What they do is work, none of it energy that the system has.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import largest, load, store, width
+from mpimbs.kernels.memory import Floats, Integers
+from mpimbs.model import Columns
+from mpimbs.model.text.table import TimeFunction
+from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
+
+
+@kernel(inline=True)
+def _within(least, most, x):
+    return -largest(-largest(x, least), -most)
+
+
+@kernel(inline=True)
+def _rubbing(damping, most, rate):
+    return _within(-most, most, -damping * rate)
+
+
+@kernel(inline=True)
+def add_bounded(zero, structure, springs, q, u, total):
+    """Add the forces of all servos whose torque is no function of time, and of friction, to generalized forces [nu]."""
+    w = width(zero)
+    for step in range(structure.steps.shape[0]):
+        first = structure.steps[step, FIRST_U]
+        item = structure.steps[step, FIRST_Q] - first
+        if structure.steps[step, TURN] != 4:
+            for d in range(first, structure.steps[step, LAST_U]):
+                rate = load(zero, u, d * w)
+                asked = load(zero, springs.servo_torque, d * w) - load(zero, springs.servo_damping, d * w) * rate
+                asked = asked - load(zero, springs.servo_stiffness, d * w) * load(zero, q, (item + d) * w)
+                least, most = load(zero, springs.servo_least, d * w), load(zero, springs.servo_most, d * w)
+                rubs = _rubbing(load(zero, springs.rubbing, d * w), load(zero, springs.friction, d * w), rate)
+                store(total, d * w, load(zero, total, d * w) + (_within(least, most, asked) + rubs))
+
+
+class Bounded(NamedTuple):
+    """The servos, and behind them the friction, of some joints by themselves."""
+
+    speeds: Integers  # [m]: along which they act, of which several may be the same
+    places: Integers  # [m]: of these among the coordinates
+    torque: Floats  # N m, N; of functions what was put there last
+    stiffness: Floats
+    damping: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, columns: Columns, constant: bool = False) -> Bounded:
+        """Those of all bodies here; `constant`: without servos whose torque is a function of time."""
+        if not columns.bounded:
+            return NO_BOUNDED
+        acting, c = acts_as_servo(columns), columns
+        if not constant:
+            for body, _ in c.servo_functions:
+                acting[c.u_offset[body] : c.u_offset[body + 1]] = True
+        servos, rubbing = np.flatnonzero(acting), np.flatnonzero(c.friction)
+        speeds, friction, none = np.append(servos, rubbing), c.friction[rubbing], np.zeros(len(rubbing))
+        damping = np.append(c.servo_damping[servos], friction / c.friction_speed[rubbing])
+        least, most = np.append(c.servo_least[servos], -friction), np.append(c.servo_most[servos], friction)
+        torque, stiffness = (np.append(values[servos], none) for values in (c.servo_torque, c.servo_stiffness))
+        return cls(speeds, c.coordinates_of(speeds), torque, stiffness, damping, least, most)
+
+    def forces(self, q: Floats, u: Floats) -> Floats:
+        """Generalized forces [m] (N m, N), of arrays that are read by address."""
+        found = np.empty(len(self.speeds))
+        if len(found):
+            forces_of_bounded(self, q, u, found)
+        return found
+
+    def free(self, q: Floats, u: Floats) -> npt.NDArray[np.bool_]:
+        """Which are not at an end of their range [m]."""
+        found = self.forces(q, u)
+        return (found > self.least) & (found < self.most)
+
+
+NO_BOUNDED = Bounded(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(5)))
+
+
+def acts_as_servo(columns: Columns) -> npt.NDArray[np.bool_]:
+    """Along which speeds servos act [nu] whose torque is no function of time."""
+    c = columns
+    found: npt.NDArray[np.bool_] = (c.servo_stiffness + c.servo_damping + abs(c.servo_torque)) != 0.0
+    for body, _ in c.servo_functions:
+        found[c.u_offset[body] : c.u_offset[body + 1]] = False
+    return found
+
+
+def servos_over_time(columns: Columns, bounded: Bounded) -> list[tuple[int, slice, TimeFunction]]:
+    """Servos whose torque is a function of time: their bodies, where they are among all, and the functions."""
+    found = []
+    for body, function in columns.servo_functions if columns.bounded else ():
+        first, last = columns.u_offset[body : body + 2].tolist()
+        at = int(np.flatnonzero(bounded.speeds == first)[0])
+        found.append((body, slice(at, at + last - first), function))
+    return found
+
+
+@kernel(inline=True)
+def _force_of(bounded, i, q, u):
+    asked = bounded.torque[i] - bounded.damping[i] * u[bounded.speeds[i]]
+    return _within(bounded.least[i], bounded.most[i], asked - bounded.stiffness[i] * q[bounded.places[i]])
+
+
+@kernel
+def forces_of_bounded(bounded, q, u, found):
+    """Write the generalized force [m] (N m, N) of each."""
+    for i in range(found.size):
+        found[i] = _force_of(bounded, i, q, u)
+
+
+@kernel
+def power_of_bounded(bounded, q, u):
+    """Power (W) of servos and friction."""
+    power = 0.0
+    for i in range(bounded.speeds.size):
+        power += _force_of(bounded, i, q, u) * u[bounded.speeds[i]]
+    return power

@@ -222,7 +222,7 @@ def rotations(c: Columns, q: Floats) -> Rotation:
 
 
 def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = None) -> Floats:
-    """Give the generalized forces [nu] (N m, N) of springs, dampers, torques at time 0 and `tau`, by plain formulas.
+    """Give the generalized forces [nu] (N m, N) of all that acts along joints at time 0 and `tau`, by plain formulas.
 
     Peers don't have them all, so they get them as numbers: the time of a peer does not contain their evaluation, that
     of this package does.
@@ -235,6 +235,7 @@ def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = No
     quaternion = turned(c)
     plain_q, plain_u = (~np.repeat(quaternion, np.diff(offset)) for offset in (c.q_offset, c.u_offset))
     loads[plain_u] -= c.stiffness[plain_u] * (q - c.rest)[plain_q]
+    loads[plain_u] += _bounded_forces(c, plain_u, q[plain_q], u[plain_u])
 
     # Quaternions: J^-T K x of the rotation vector x from rest, in body components.
     if quaternion.any():
@@ -255,6 +256,22 @@ def plain_joint_forces(c: Columns, q: Floats, u: Floats, tau: Floats | None = No
             pull = c.stiffness[first[free] + 3] * (q - c.rest)[at]
             loads[first[free] + 3] -= rotation[free].inv().apply(pull)
     return loads
+
+
+def _bounded_forces(c: Columns, where: npt.NDArray[np.bool_], q: Floats, u: Floats) -> Floats:
+    """Give the forces of stops, servos and friction along some speeds, whose coordinates are q."""
+    k, damping, total = c.stop_stiffness[where], c.stop_damping[where], np.zeros(len(u))
+    for side, beyond in ((1.0, q - c.upper[where]), (-1.0, c.lower[where] - q)):
+        pressed = k * np.maximum(beyond, 0.0)
+        total -= side * np.clip(pressed + damping * side * u, 0.0, 10.0 * pressed)
+    torque = c.servo_torque.copy()
+    for body, function in c.servo_functions:
+        torque[c.u_offset[body] : c.u_offset[body + 1]] = function(0.0)
+    asked = torque[where] - c.servo_stiffness[where] * q - c.servo_damping[where] * u
+    acts = (torque[where] != 0.0) | (c.servo_stiffness[where] != 0.0) | (c.servo_damping[where] != 0.0)
+    total += np.where(acts, np.clip(asked, c.servo_least[where], c.servo_most[where]), 0.0)
+    friction = c.friction[where]
+    return total - np.clip(friction * u / np.where(friction > 0.0, c.friction_speed[where], 1.0), -friction, friction)
 
 
 def loop_forces(system: System, built: PinocchioModel, q: Floats, u: Floats) -> Floats:

@@ -10,7 +10,8 @@ from mpi4py import MPI
 
 import laboratory.peer_pinocchio as peer_pinocchio
 from laboratory.peers import OURS, PEERS, Peer, compare, compare_apart
-from mpimbs.model import JOINT_TYPES, System, system_from
+from mpimbs import accelerations
+from mpimbs.model import JOINT_TYPES, Joint, System, system_from
 from oracles.dense import Array, dense_accelerations, generalized_forces
 from oracles.loops import closed
 from oracles.random_loops import random_mechanism
@@ -48,6 +49,24 @@ def test_joint_forces(seed: int) -> None:
     assert_close(
         "joint forces", peer_pinocchio.plain_joint_forces(c, q, u, tau), generalized_forces(c, q, u, tau), "dense"
     )
+
+
+def test_servos_and_friction() -> None:
+    """Within their ranges and at both ends, as `Dynamics` has them."""
+    system, source = System(gravity=(0.0, 0.0, -9.81)), np.random.default_rng(5)
+    for k in range(9):
+        servo = {"servo_stiffness": 20.0, "servo_damping": 2.0, "servo_torque": 3.0 - k, "friction": 0.5 * (k % 3)}
+        joint = Joint(
+            type="revolute", axis=(0, 1, 0), position=(0.2, 0.1 * k, 0.0), servo_least=-4.0, servo_most=5.0,
+            friction_speed=0.7, **servo,
+        )  # fmt: skip
+        inertia = (0.1, 0.2, 0.3, 0.0, 0.0, 0.0)
+        system.add(name=f"b{k}", parent=f"b{k - 1}" if k else "world", mass=1.0, inertia=inertia, joint=joint)
+    q, u, tau = source.uniform(-0.4, 0.4, 9), source.normal(size=9), source.normal(size=9)
+    peer = PEERS["pinocchio"](system, q, u, tau, None)
+    expected = accelerations(system, q, u, tau, comm=MPI.COMM_SELF)
+    for way, evaluate in peer.ways.items():
+        assert_close(way, peer.in_our_order(evaluate()), expected, "pinocchio")
 
 
 @pytest.mark.parametrize("spec", ["four_bar:5", "boom:3"])

@@ -42,8 +42,6 @@ from tolerances import TOLERANCE, error
 APART = 1e-12  # of the states of two runs that tell what the motion amplifies
 MOST_AMPLIFIED = 1e5
 FOUND = 1e-10  # s, to which events by functions are found
-# Of files, where loads were asked for in between: what counts evaluations.
-UNLIKE = ("evaluations", "witness", "equation_residual", "seconds", "loops", "step_sizes")
 
 
 @dataclass
@@ -311,8 +309,7 @@ def unlike_in(life: Life, whole: Path) -> list[str]:
     Not what solutions took, with augmented: after a restart it condenses a matrix once more.
     """
     counted = life.course.settings["coupling"] == "augmented"
-    names = [name for name in differing(life.output, whole) if not (counted and name == "solutions")]
-    return [name for name in names if not (life.counts["loads"] and any(word in name for word in UNLIKE))]
+    return [name for name in differing(life.output, whole) if not (counted and name == "solutions")]
 
 
 def judged(life: Life, right: Result, amplified: float) -> list[str]:

@@ -170,8 +170,16 @@ class Run(Trajectory):
         self._keeper.begin(self.stepper.steps)
 
     def quantity(self, quantity: Quantity) -> Floats:
-        """Give what a sample of now would have of a quantity, of the whole system; all ranks call."""
-        return self._recorder.now(quantity, self.stepper)
+        """Give what a sample of now would have of a quantity, of the whole system; all ranks call.
+
+        What it evaluates is not counted: by that number the run looks at itself.
+        """
+        derivative = self.dynamics.derivative
+        counted = derivative.evaluations
+        try:
+            return self._recorder.now(quantity, self.stepper)
+        finally:
+            derivative.evaluations = counted
 
     @property
     def held(self) -> Floats | None:

@@ -197,3 +197,18 @@ def test_quantities_of_a_simulation_in_hand(comm: MPI.Comm, spec: str) -> None:
         ):
             with pytest.raises(InputError, match=words):
                 run.quantity(name, *bodies)
+
+
+@pytest.mark.parametrize("spec", ["chain:6", "four_bar:2"])
+def test_questions_between_steps_change_nothing_of_a_run(comm: MPI.Comm, spec: str) -> None:
+    """Neither its motion, nor what it tells of its steps: what looks at them goes by the number of evaluations."""
+    told = []
+    for asks in (False, True):
+        run = Simulation(spec, comm, t_end=2.0, rtol=1e-9, every=0.5)
+        while run.time < 2.0:
+            run.step()
+            if asks:
+                run.loads()
+        result = run.close()
+        told.append((result.q[-1].tolist() if comm.rank == 0 else [], result.evaluations, result.step_sizes))
+    parallel_assert(told[0] == told[1] and told[0][1] > 400, str(told), comm)

@@ -63,13 +63,8 @@ class RungeKutta(Integrator):
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
-        acting: dict[str, Any] = {
-            "held": self.held,
-            "torque": power.torque,
-            "damping": power.damping,
-            "stops": power.stops,
-        }
-        acting["bounded"] = power.bounded
+        kinds = ("torque", "damping", "stops", "bounded")
+        acting = {"held": self.held} | {kind: getattr(power, kind) for kind in kinds}
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
         self._own = StageSteps(

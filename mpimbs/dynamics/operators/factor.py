@@ -215,11 +215,9 @@ class Factors:
     @functools.cached_property
     def _pushed(self) -> bool:
         """Whether springs, torques, stops or servos of the model act along joints at rest, on any rank."""
-        springs = self._divided.subchain.springs
-        acting = (
-            *(springs.stiffness, springs.torque, springs.stop_stiffness),
-            *(springs.servo_torque, springs.servo_stiffness, springs.servo_damping),
-        )
+        s = self._divided.subchain.springs
+        servos = s.servo_torque, s.servo_stiffness, s.servo_damping
+        acting = s.stiffness, s.torque, s.stop_stiffness, *servos
         return bool(self._divided.comm.allreduce(any(values.any() for values in acting), MPI.LOR))
 
     @functools.cached_property

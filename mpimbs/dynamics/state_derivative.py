@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -40,6 +42,15 @@ class StateDerivative:
         self._system, self._changes = divided.system, divided.changes
         self.evaluations = 0
         self._acted = NOTHING  # in the last evaluation that was given forces
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count none of the evaluations of a block."""
+        counted = self.evaluations
+        try:
+            yield
+        finally:
+            self.evaluations = counted
 
     def __call__(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative [design, section 2].

@@ -174,12 +174,8 @@ class Run(Trajectory):
 
         What it evaluates is not counted: by that number the run looks at itself.
         """
-        derivative = self.dynamics.derivative
-        counted = derivative.evaluations
-        try:
+        with self.dynamics.derivative.uncounted():
             return self._recorder.now(quantity, self.stepper)
-        finally:
-            derivative.evaluations = counted
 
     @property
     def held(self) -> Floats | None:

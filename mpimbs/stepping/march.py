@@ -26,8 +26,9 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
 from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
-from mpimbs.sweep.bounded import Bounded, power_of_bounded
-from mpimbs.sweep.stops import Stops, power_of_stops
+from mpimbs.sweep.along_joints import power_along_joints
+from mpimbs.sweep.bounded import Bounded, force_of_bounded
+from mpimbs.sweep.stops import Stops, force_of_stop
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
 # milliseconds.
@@ -283,9 +284,9 @@ def _evaluate(p, state, k):
         for i in range(p.damping.size):
             power -= p.damping[i] * u[i] * u[i]
         if p.stops.speeds.size > 0:
-            power += power_of_stops(p.stops, q, u)
+            power += power_along_joints(p.stops, q, u, force_of_stop)
         if p.bounded.speeds.size > 0:
-            power += power_of_bounded(p.bounded, q, u)
+            power += power_along_joints(p.bounded, q, u, force_of_bounded)
         p.rates[row + nq + nu] = power
 
 

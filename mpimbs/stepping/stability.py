@@ -105,7 +105,7 @@ class StabilityProbe:
 
     def look(self, t: float, q: Floats, u: Floats) -> None:
         """Find the fastest motion and the largest stable step at a state; without success they stay as they are."""
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), self._dynamics.derivative.uncounted():
             found = self._find(t, q, u)
         self._due += int(np.clip(self._due, FEWEST, MOST))
         if found is not None:
@@ -127,7 +127,7 @@ class StabilityProbe:
 
         Coordinates are scaled by the rate of the motion, so that they count as much as the speeds.
         """
-        counted, self._halt = self._dynamics.derivative.evaluations, None
+        self._halt = None
         self._state = t, q, u, self._derivative(t, q, u), largest_magnitudes(self._dynamics.comm, u)[0]
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
@@ -143,7 +143,6 @@ class StabilityProbe:
                 break
             h[k + 1, k] = np.sqrt(rest)
             basis.append((new - h[: k + 1, k] @ np.array(basis)) / h[k + 1, k])
-        self._dynamics.derivative.evaluations = counted
         if not np.isfinite(h).all():
             together(self._dynamics.comm, self._end_if_halted)
             return None

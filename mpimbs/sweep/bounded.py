@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.lanes import largest, load, store, width
+from mpimbs.kernels.lanes import largest, load, width
 from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
 from mpimbs.model.text.table import TimeFunction
-from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
+from mpimbs.sweep.along_joints import add_along_joints, write_forces
 
 
 @kernel(inline=True)
@@ -25,25 +25,24 @@ def _within(least, most, x):
 
 
 @kernel(inline=True)
-def _rubbing(damping, most, rate):
-    return _within(-most, most, -damping * rate)
+def _asked(torque, stiffness, damping, x, rate):
+    return torque - damping * rate - stiffness * x
+
+
+@kernel(inline=True)
+def _bounded_of_freedom(zero, springs, d, x, rate):
+    at = d * width(zero)
+    stiffness, damping = load(zero, springs.servo_stiffness, at), load(zero, springs.servo_damping, at)
+    asked = _asked(load(zero, springs.servo_torque, at), stiffness, damping, x, rate)
+    friction, rubbing = load(zero, springs.friction, at), load(zero, springs.rubbing, at)
+    servo = _within(load(zero, springs.servo_least, at), load(zero, springs.servo_most, at), asked)
+    return servo + _within(-friction, friction, -rubbing * rate)
 
 
 @kernel(inline=True)
 def add_bounded(zero, structure, springs, q, u, total):
     """Add the forces of all servos whose torque is no function of time, and of friction, to generalized forces [nu]."""
-    w = width(zero)
-    for step in range(structure.steps.shape[0]):
-        first = structure.steps[step, FIRST_U]
-        item = structure.steps[step, FIRST_Q] - first
-        if structure.steps[step, TURN] != 4:
-            for d in range(first, structure.steps[step, LAST_U]):
-                rate = load(zero, u, d * w)
-                asked = load(zero, springs.servo_torque, d * w) - load(zero, springs.servo_damping, d * w) * rate
-                asked = asked - load(zero, springs.servo_stiffness, d * w) * load(zero, q, (item + d) * w)
-                least, most = load(zero, springs.servo_least, d * w), load(zero, springs.servo_most, d * w)
-                rubs = _rubbing(load(zero, springs.rubbing, d * w), load(zero, springs.friction, d * w), rate)
-                store(total, d * w, load(zero, total, d * w) + (_within(least, most, asked) + rubs))
+    add_along_joints(zero, structure, springs, q, u, total, _bounded_of_freedom)
 
 
 class Bounded(NamedTuple):
@@ -62,11 +61,8 @@ class Bounded(NamedTuple):
         """Those of all bodies here; `constant`: without servos whose torque is a function of time."""
         if not columns.bounded:
             return NO_BOUNDED
-        acting, c = acts_as_servo(columns), columns
-        if not constant:
-            for body, _ in c.servo_functions:
-                acting[c.u_offset[body] : c.u_offset[body + 1]] = True
-        servos, rubbing = np.flatnonzero(acting), np.flatnonzero(c.friction)
+        c = columns
+        servos, rubbing = np.flatnonzero(acts_as_servo(c, constant)), np.flatnonzero(c.friction)
         speeds, friction, none = np.append(servos, rubbing), c.friction[rubbing], np.zeros(len(rubbing))
         damping = np.append(c.servo_damping[servos], friction / c.friction_speed[rubbing])
         least, most = np.append(c.servo_least[servos], -friction), np.append(c.servo_most[servos], friction)
@@ -89,12 +85,12 @@ class Bounded(NamedTuple):
 NO_BOUNDED = Bounded(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(5)))
 
 
-def acts_as_servo(columns: Columns) -> npt.NDArray[np.bool_]:
-    """Along which speeds servos act [nu] whose torque is no function of time."""
+def acts_as_servo(columns: Columns, constant: bool) -> npt.NDArray[np.bool_]:
+    """Along which speeds servos act [nu]; `constant`: whose torque is no function of time."""
     c = columns
     found: npt.NDArray[np.bool_] = (c.servo_stiffness + c.servo_damping + abs(c.servo_torque)) != 0.0
     for body, _ in c.servo_functions:
-        found[c.u_offset[body] : c.u_offset[body + 1]] = False
+        found[c.u_offset[body] : c.u_offset[body + 1]] = not constant
     return found
 
 
@@ -109,22 +105,13 @@ def servos_over_time(columns: Columns, bounded: Bounded) -> list[tuple[int, slic
 
 
 @kernel(inline=True)
-def _force_of(bounded, i, q, u):
-    asked = bounded.torque[i] - bounded.damping[i] * u[bounded.speeds[i]]
-    return _within(bounded.least[i], bounded.most[i], asked - bounded.stiffness[i] * q[bounded.places[i]])
+def force_of_bounded(bounded, i, x, rate):
+    """Force (N m, N) of one of some servos and friction, at a coordinate and its rate."""
+    asked = _asked(bounded.torque[i], bounded.stiffness[i], bounded.damping[i], x, rate)
+    return _within(bounded.least[i], bounded.most[i], asked)
 
 
 @kernel
 def forces_of_bounded(bounded, q, u, found):
     """Write the generalized force [m] (N m, N) of each."""
-    for i in range(found.size):
-        found[i] = _force_of(bounded, i, q, u)
-
-
-@kernel
-def power_of_bounded(bounded, q, u):
-    """Power (W) of servos and friction."""
-    power = 0.0
-    for i in range(bounded.speeds.size):
-        power += _force_of(bounded, i, q, u) * u[bounded.speeds[i]]
-    return power
+    write_forces(bounded, q, u, found, force_of_bounded)

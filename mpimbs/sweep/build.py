@@ -412,7 +412,7 @@ def _springs(columns: Columns) -> Springs:
 
 def _servos(columns: Columns) -> list[Floats]:
     """Give the last seven fields of `Springs` [nu]."""
-    c, there = columns, acts_as_servo(columns)
+    c, there = columns, acts_as_servo(columns, True)
     given = c.servo_torque, c.servo_stiffness, c.servo_damping
     ends = np.where(there, c.servo_least, -np.inf), np.where(there, c.servo_most, np.inf)
     rubbing = np.divide(c.friction, c.friction_speed, out=np.zeros(len(there)), where=c.friction > 0.0)

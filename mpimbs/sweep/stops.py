@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.lanes import largest, load, store, width
+from mpimbs.kernels.lanes import largest, load, width
 from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
-from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
+from mpimbs.sweep.along_joints import add_along_joints, write_forces
 
 STEEP = 10.0  # times as fast as by its stiffness alone the force of a stop rises at the most
 
@@ -32,27 +32,23 @@ def pushed_back(zero, stiffness, damping, x, rate):
 
 
 @kernel(inline=True)
-def _beyond(zero, springs, d, q):
-    """How far a coordinate is beyond the upper end of its way, and beyond the lower one (rad, m); 0 before both."""
-    w = width(zero)
-    return largest(q - load(zero, springs.upper, d * w), zero), largest(load(zero, springs.lower, d * w) - q, zero)
+def _between(zero, lower, upper, stiffness, damping, x, rate):
+    """Force of the stops at both ends of a way."""
+    above, below = largest(x - upper, zero), largest(lower - x, zero)
+    return pushed_back(zero, stiffness, damping, below, -rate) - pushed_back(zero, stiffness, damping, above, rate)
+
+
+@kernel(inline=True)
+def _stops_of_freedom(zero, springs, d, x, rate):
+    at = d * width(zero)
+    k, c = load(zero, springs.stop_stiffness, at), load(zero, springs.stop_damping, at)
+    return _between(zero, load(zero, springs.lower, at), load(zero, springs.upper, at), k, c, x, rate)
 
 
 @kernel(inline=True)
 def add_stops(zero, structure, springs, q, u, total):
     """Add the forces of all stops to generalized forces [nu]."""
-    w = width(zero)
-    for step in range(structure.steps.shape[0]):
-        first = structure.steps[step, FIRST_U]
-        item = structure.steps[step, FIRST_Q] - first
-        if structure.steps[step, TURN] != 4:
-            for d in range(first, structure.steps[step, LAST_U]):
-                k = load(zero, springs.stop_stiffness, d * w)
-                c = load(zero, springs.stop_damping, d * w)
-                above, below = _beyond(zero, springs, d, load(zero, q, (item + d) * w))
-                rate = load(zero, u, d * w)
-                force = pushed_back(zero, k, c, below, -rate) - pushed_back(zero, k, c, above, rate)
-                store(total, d * w, load(zero, total, d * w) + force)
+    add_along_joints(zero, structure, springs, q, u, total, _stops_of_freedom)
 
 
 class Stops(NamedTuple):
@@ -97,24 +93,12 @@ NO_STOPS = Stops(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for
 
 
 @kernel(inline=True)
-def _force_of_stop(stops, i, q, u):
-    here, rate = q[stops.places[i]], u[stops.speeds[i]]
-    above, below = max(here - stops.upper[i], 0.0), max(stops.lower[i] - here, 0.0)
-    k, c = stops.stiffness[i], stops.damping[i]
-    return pushed_back(0.0, k, c, below, -rate) - pushed_back(0.0, k, c, above, rate)
+def force_of_stop(stops, i, x, rate):
+    """Force (N m, N) of one of some stops, at a coordinate and its rate."""
+    return _between(0.0, stops.lower[i], stops.upper[i], stops.stiffness[i], stops.damping[i], x, rate)
 
 
 @kernel
 def forces_of_stops(stops, q, u, found):
     """Write the generalized force [m] (N m, N) of each stop."""
-    for i in range(found.size):
-        found[i] = _force_of_stop(stops, i, q, u)
-
-
-@kernel
-def power_of_stops(stops, q, u):
-    """Power (W) of stops."""
-    power = 0.0
-    for i in range(stops.speeds.size):
-        power += _force_of_stop(stops, i, q, u) * u[stops.speeds[i]]
-    return power
+    write_forces(stops, q, u, found, force_of_stop)

@@ -159,6 +159,7 @@ WHY = {  # what can't be relative
     "NO_LIMITS": "PETSc's own, to turn its limits off",
     "NEARBY": "all times, one after the other",
     "STOP_TIME": "the time constant of MuJoCo's limits, documented; files say their own",
+    "RELAXATION": "of friction, documented; files say theirs by its speed",
     "PATIENCE": "of a clock on the wall",
     "QUIET": "of a clock on the wall",
     "_LEAST": "of robot files, which are in SI: what they write for a mass of nothing",

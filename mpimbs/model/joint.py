@@ -257,9 +257,9 @@ class Joint(Jointed):
         follow a motion.
     friction, friction_speed : tuple of nu floats
         Coulomb's friction along each coordinate (N m, N), and the speed (rad/s, m/s) up to which it is viscous: it is
-        against the speed u, friction u / friction_speed, and no more than friction. So a joint at rest that less than
-        its friction pulls creeps, slower than at friction_speed by as much as that is less. Not for joints with a
-        quaternion, nor for those that follow a motion.
+        against the speed u, friction u / friction_speed, and no more than friction. In a run a joint that less than
+        its friction pulls stands still, on a bristle that bends by no more than 0.1 s times friction_speed. Not for
+        joints with a quaternion, nor for those that follow a motion.
     motion : function of time, str or rows
         What the joint follows exactly, whatever that takes: `motion(t)` of the time (s) gives coordinates, speeds and
         accelerations (three numbers, or three lists of nu), and must have no jumps but of the accelerations; as text

@@ -47,7 +47,7 @@ class _Instant(StateAt):
     """A state at which a sample is taken; see `quantities.Instant`."""
 
     def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float, counted: bool = True) -> None:
-        super().__init__(recorder.dynamics, t, moment.q, moment.u, moment.held)
+        super().__init__(recorder.dynamics, t, moment.q, moment.u, moment.given)
         self._recorder, self._counted, self.norm_error = recorder, counted, norm_error
         self.step_size, self.work = moment.step_size, recorder.work + moment.work
 
@@ -269,7 +269,7 @@ class Recorder:
             self.integrals.take(stepper)
             t, q, u = stepper.time, stepper.q, stepper.u
             if self.extremes is not None and self.extremes.time != t:
-                loads = self.joint_loads(t, q, u, stepper.held) if self._loads else None
+                loads = self.joint_loads(t, q, u, stepper.at(t).given) if self._loads else None
                 self.extremes.take(t, q, u, float(self.dynamics.energy_and_momentum(q, u)[0]), loads and loads.joints)
 
     def joint_loads(self, t: float, q: Floats, u: Floats, held: Floats | None) -> CarriedLoads:
@@ -311,7 +311,7 @@ class Recorder:
         """
         with self._at(t):
             if self.witness is not None:
-                self.witness.take(t, moment.q, moment.u, moment.held, last)
+                self.witness.take(t, moment.q, moment.u, moment.given, last)
             with self._timed():
                 self._take(t, moment)
         self.count += 1

@@ -134,7 +134,7 @@ def as_they_lie(
 
 
 def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
-    """Give the forces [nu] that are held on joints after a change of structure: none on those that were cut."""
+    """Give numbers of speeds [nu], as forces that are held, after a change of structure: 0 of joints that were cut."""
     names = {name for event in events for name in event.cut} - before.loops.names
     stay = np.setdiff1d(np.arange(before.n_bodies), [before.index_of(name) for name in names])
     whole = np.zeros(after.nu)

@@ -29,7 +29,7 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
-from mpimbs.stepping.step_memory import StepMemory
+from mpimbs.stepping.step_memory import ANCHORS, StepMemory
 
 Floats = npt.NDArray[np.float64]
 MANY = 2**31
@@ -256,8 +256,12 @@ class Trajectory(ABC):
         memory, requests, evaluations = stepper.memory(), stepper.requests, before.dynamics.derivative.evaluations
         work = stepper.total_work() - lost
         self._segment = after
+        systems = before.dynamics.system, after.dynamics.system
         if self._held is not None:
-            self._held = held_over(before.dynamics.system, after.dynamics.system, self._held, happening)
+            self._held = held_over(*systems, self._held, happening)
+        if (anchors := memory.vectors.get(ANCHORS)) is not None:
+            stay = held_over(*systems, before.dynamics.gather_u.everywhere(anchors), happening)
+            memory.vectors[ANCHORS] = stay[after.dynamics.gather_u.part]
         stepper.close()
         after.dynamics.derivative.evaluations = evaluations
         self._recorder = self._make_recorder(self._open_segment)

@@ -11,7 +11,7 @@ to the same bits, on others the copies begin from the sample.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,8 @@ class LanesMemory(NamedTuple):
     sizes : StepSizes
     vectors : dict of arrays [copies, n]
         `q_now`, `u_now`: the states at that time. `q`, `u` and their rates: where the last step began. `times`: when
-        that was, and the time reached (s). `step`: its size and that of the next (s), and whether all that its
+        that was, and the time reached (s). `anchors` and `anchors_now` of friction, where there is any: where the last
+        step began, and where it ended. `step`: its size and that of the next (s), and whether all that its
         polynomial takes was evaluated. `error`: of the step.
     left : array of bool [copies]
         Which copies are left behind.
@@ -103,7 +104,12 @@ class CopiesStepper:
         whole = np.concatenate([q.ravel(), u.ravel()])
         compiled = copies.compiled
         self._at_once = 0 if compiled is None else int(np.clip(m.AT_A_CALL // whole.size, 1, m.MOST_AT_A_CALL))
-        evaluation = {} if compiled is None else {"evaluation": compiled[0], "rank": compiled[1]}
+        evaluation: dict[str, Any] = {} if compiled is None else {"evaluation": compiled[0], "rank": compiled[1]}
+        self._grip = grip = copies.grip()
+        evaluation |= {"grip": grip, "acting": np.zeros(u.size if grip else 0)}
+        grip.rooms()[:] = q.ravel()[grip.places]
+        if known is not None and grip:
+            grip.rooms()[:] = known["anchors" if alike else "anchors_now"].ravel()[grip.speeds]
         self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions, **evaluation)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
@@ -149,12 +155,32 @@ class CopiesStepper:
     def _evaluate(self, t: float, state: tuple[Floats, Floats, Floats], row: int) -> None:
         """Write the rates of a state: of coordinates, then udot; zero of what is left behind."""
         out, rates, udot = self._steps.rows[row]
-        self.copies.evaluate(t, state[1], state[2], udot, rates)
+        now = self._now if row <= self._steps.tableau.stages else 1 - self._now  # of what polynomials take
+        self.copies.evaluate(t, state[1], state[2], udot, rates, self._gripped(state[1], state[2], now))
         self.evaluations += 1
         if self.copies.forces.failures:
             self._trouble = self.copies.forces.failures | self._trouble
         if self._any_left:
             self._rows(out, self.left, 0.0)
+
+    @property
+    def _now(self) -> int:
+        """Which of the anchors of friction are those of the state at the time reached."""
+        return int(self._steps.counts[m.NOW])
+
+    def _gripped(self, q: Floats, u: Floats, anchors: int) -> Floats | None:
+        """What friction adds to the forces on the joints of all copies in a state [copies * nu], if there is any."""
+        if not self._grip:
+            return None
+        found = np.zeros(self.copies.count * self.copies.nu)
+        self._grip.add(q, u, anchors, found)
+        return found
+
+    def given(self, t: float, q: Floats, u: Floats) -> Floats | None:
+        """What friction adds to the joints' forces [copies, nu] in the states that `at` gives of a time (s), if any."""
+        within = self._behind and not self._reaches(t, self.time)
+        found = self._gripped(q.ravel(), u.ravel(), 1 - self._now if within else self._now)
+        return None if found is None else found.reshape(u.shape)
 
     def _rows(self, out: Floats, chosen: npt.NDArray[np.bool_], value: float) -> None:
         """Set the numbers of some copies in a vector."""
@@ -224,6 +250,10 @@ class CopiesStepper:
             "u": before[2],
             **dict(zip(RATES, (rates[: self._end], rates[self._end :]), strict=True)),
         }
+        if self._grip:
+            now = self._now
+            for name, state in ("anchors", 1 - now if self._behind else now), ("anchors_now", now):
+                parts[name] = self._grip.anchors_of(state, len(before[2]))
         vectors = {name: part.reshape(count, -1).copy() for name, part in parts.items()}
         facts = {
             "times": (own.began if self._behind else own.time, own.time),

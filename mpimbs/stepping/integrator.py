@@ -28,9 +28,10 @@ from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
-from mpimbs.stepping.step_memory import RATES, StepMemory
+from mpimbs.stepping.step_memory import ANCHORS, RATES, StepMemory
 from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.stepping.work import Power
+from mpimbs.sweep.grip import NO_GRIP, Grip, Holding
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
@@ -71,6 +72,12 @@ class Moment(NamedTuple):
     work: float  # on all bodies so far (J), of all that is not weight, spring or inertia
     norm_error: float  # see `Integrator`
     step_size: float  # s, of the next step
+    gripped: Floats | None = None  # [nu]: what friction adds to these, see `sweep.grip`
+
+    @property
+    def given(self) -> Floats | None:
+        """All forces on joints on top of the model's [nu] (N m, N)."""
+        return self.held if self.gripped is None else self.gripped if self.held is None else self.held + self.gripped
 
 
 class Asked(NamedTuple):
@@ -98,6 +105,8 @@ class Integrator(ABC):
     between : bool
         Whether states between the ends of a step are known, by `at`.
     held : array [nu] or None
+    grip : Grip
+        What friction has beside its dampers; of nothing where it has none.
     sizes : StepSizes
         Of adaptive steps.
     requests : int
@@ -119,6 +128,11 @@ class Integrator(ABC):
         self._work_kept = self._power.recalled([] if memory is None else memory.work)
         self._begin_state = np.concatenate([q, u, self._work_kept[:1]])  # behind q and u the work done on the bodies
         self._broke = StepFailure(dynamics)
+        self.grip = NO_GRIP
+        if self._power.grips:
+            self.grip = grip = Grip.of(dynamics.subchain.columns)
+            known = None if memory is None else memory.vectors.get(ANCHORS)
+            grip.rooms()[:] = q[grip.places] if known is None else known[grip.speeds]
         # Of every evaluation, whose calls cost a small system as much as the sweep.
         self._follows, self._has_power = dynamics.divided.follows, self._power.any
         self._only_held = self._has_power and not self._power.overflows
@@ -241,14 +255,43 @@ class Integrator(ABC):
 
     def at(self, t: float) -> Moment:
         """Give the state at a time (s), which is reached; or, where states `between` are known, in the last step."""
-        return Moment(*self.parts, self.held, self.total_work(), self.norm_error, self.step_size)
+        q, u = self.parts
+        return self._moment(q, u, self.anchors, self.total_work())
+
+    def _moment(self, q: Floats, u: Floats, anchors: int, work: float) -> Moment:
+        """A state, in which friction has some of its anchors."""
+        gripped = self._on_joints(q, u, anchors, None) if self._power.grips else None
+        return Moment(q, u, self.held, work, self.norm_error, self.step_size, gripped)
+
+    @property
+    def anchors(self) -> int:
+        """Which of the anchors of friction are those of the state at the time reached."""
+        return 0
+
+    def _holds(self) -> Holding | None:
+        """What friction holds where a step begins, of which implicit steps know; None where there is none."""
+        return self.grip.holding(*self.parts, self.anchors) if self.grip else None
+
+    def _on_joints(self, q: Floats, u: Floats, anchors: int, held: Floats | None) -> Floats | None:
+        """Forces on joints in a state on top of the model's [nu]: those that are held, and what friction adds."""
+        if not self._power.grips:
+            return held
+        given = np.zeros(self._end - self._nq) if held is None else held.copy()
+        if self.grip:
+            self.grip.add(q, u, anchors, given)
+        return given
 
     def total_work(self) -> float:
         """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""
         return self._dynamics.comm.allreduce(float(self._state[self._end])) if self._has_power else 0.0
 
-    def _evaluate(self, t: float, q: Floats, u: Floats, out: Floats, rates: Floats, udot: Floats) -> None:
-        """Write rates of q, udot and power to `out`, and its parts. What breaks is kept for `_examine`: on it goes."""
+    def _evaluate(
+        self, t: float, q: Floats, u: Floats, out: Floats, rates: Floats, udot: Floats, anchors: int | None = None
+    ) -> None:
+        """Write rates of q, udot and power to `out`, and its parts. What breaks is kept for `_examine`: on it goes.
+
+        With some of the anchors of friction, by default those of the state at the time reached.
+        """
         broken, self._acted = False, NOTHING
         if self._follows:
             try:
@@ -257,7 +300,8 @@ class Integrator(ABC):
                 self._broke.take(error)
                 broken = True
         try:
-            self._acted = acted = self._dynamics.derivative.evaluate(t, q, u, udot, rates, self.held)
+            given = self._on_joints(q, u, self.anchors if anchors is None else anchors, self.held)
+            self._acted = acted = self._dynamics.derivative.evaluate(t, q, u, udot, rates, given)
             if acted.failure is not None:
                 raise acted.failure
         except SimulationError as error:
@@ -327,6 +371,8 @@ class Integrator(ABC):
         vectors: dict[str, Floats] = {}
         if rates is not None:
             vectors = dict(zip(RATES, (rates[: self._nq], rates[self._nq : self._end]), strict=True))
+        if self._power.grips:
+            vectors[ANCHORS] = self.grip.anchors_of(self.anchors, self._end - self._nq)
         work: list[list[float]] = []
         if self._has_power:
             power = 0.0 if rates is None else float(rates[self._end])

@@ -28,6 +28,7 @@ from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import power_along_joints
 from mpimbs.sweep.bounded import Bounded, force_of_bounded
+from mpimbs.sweep.grip import Grip, add_held, slide
 from mpimbs.sweep.stops import Stops, force_of_stop
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
@@ -86,6 +87,8 @@ class MarchPlan(NamedTuple):
     damping: Floats
     stops: Stops
     bounded: Bounded
+    grip: Grip
+    acting: Floats  # [nu], room of what friction adds to `held`, or none
     quaternions: Integers  # where they begin
     numbers: Floats
     counts: Integers
@@ -252,6 +255,7 @@ def _conclude(p):
     state = span(p.states, c[NOW] * p.stride, p.n)
     for k in range(p.quaternions.size):
         s[NORM_ERROR] = largest(s[NORM_ERROR], _make_unit(state, p.quaternions[k]))
+    slide(p.grip, 1 - c[NOW], c[NOW], state)
 
 
 @kernel
@@ -273,12 +277,18 @@ def _evaluate(p, state, k):
     row = _row(p, k) * p.stride
     q, u = span(state, 0, nq), span(state, nq, nu)
     rates, udot = span(p.rates, row, nq), span(p.rates, row + nq, nu)
-    call_at(p.evaluation, (p.rank, q, u, p.held, udot, rates))
+    held = p.held
+    if p.acting.size > 0:
+        held = p.acting
+        for i in range(held.size):
+            held[i] = p.held[i] if p.held.size > 0 else 0.0
+        add_held(p.grip, p.counts[NOW], q, u, held)
+    call_at(p.evaluation, (p.rank, q, u, held, udot, rates))
     p.counts[EVALUATED] += 1
     if p.n > nq + nu:
         power = 0.0
-        for i in range(p.held.size):
-            power += p.held[i] * u[i]
+        for i in range(held.size):
+            power += held[i] * u[i]
         for i in range(p.torque.size):
             power += p.torque[i] * u[i]
         for i in range(p.damping.size):

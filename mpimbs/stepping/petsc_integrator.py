@@ -21,6 +21,7 @@ from mpimbs.stepping.schemes import STIFF, Accuracy, scheme_of
 from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.stepping.step_sizes import towards
+from mpimbs.sweep.grip import slide_grip
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 0.999  # of a step: times are rounded; one that its error has shortened is shorter by far
@@ -112,7 +113,9 @@ class PetscIntegrator(Integrator):
 
     def _loads(self) -> Floats:
         """Give the loads of the joints on bodies [n, 6] where `_derivative` was asked for last."""
-        return self._dynamics.loads.after(*self._views, self._acted, self.held).joints
+        return self._dynamics.loads.after(
+            *self._views, self._acted, self._on_joints(*self._views, self.anchors, self.held)
+        ).joints
 
     def _find_first_step(self) -> float:
         derivative = self._vector.duplicate()
@@ -164,6 +167,7 @@ class PetscIntegrator(Integrator):
             return True
         step = self._fixed or self._next_step
         size, last = towards(left, step, self._fixed is not None)
+        self.grip.rooms()[1] = self.grip.rooms()[0]
         before = self._old  # one room, for new memory is dear
         before[:] = self._arrays.read(self._vector)
         self._began = before, began
@@ -202,6 +206,8 @@ class PetscIntegrator(Integrator):
             if stuck is not None:
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
+        if self.grip:
+            slide_grip(self.grip, 0, 0, self.q)
         if self._fixed is None:
             taken = now - began
             if closing is not None:
@@ -225,9 +231,11 @@ class PetscIntegrator(Integrator):
         own = RungeKutta(self._dynamics, *parts, name, given, began)
         try:
             own._state[self._end :] = work
+            own.grip.rooms()[:] = self.grip.rooms()[1]
             own.step_towards(end)
             passed = own.go_back(search)
             self.requests |= own.requests
+            self.grip.rooms()[0] = own.grip.rooms()[own.anchors]
             self._restore(own._state, own.time)
         finally:
             own.close()

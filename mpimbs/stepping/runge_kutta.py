@@ -67,6 +67,7 @@ class RungeKutta(Integrator):
         acting = {"held": self.held} | {kind: getattr(power, kind) for kind in kinds}
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
+        own |= {"grip": self.grip, "acting": np.zeros(nu if self._power.grips else 0)}
         self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
         )
@@ -106,6 +107,14 @@ class RungeKutta(Integrator):
     @property
     def _state(self) -> Floats:
         return self._own.state[0]
+
+    @property
+    def anchors(self) -> int:
+        return int(self._own.counts[m.NOW])
+
+    @property
+    def _anchors_before(self) -> int:
+        return 1 - self.anchors
 
     @property
     def _before(self) -> tuple[float, Floats]:
@@ -227,7 +236,8 @@ class RungeKutta(Integrator):
         return int(own.counts[m.REJECTED])
 
     def _evaluate_at(self, t: float, state: Parts, row: int) -> None:
-        self._evaluate(t, state[1], state[2], *self._own.rows[row])
+        anchors = self._anchors_before if row > self._own.tableau.stages else None  # of what polynomials take
+        self._evaluate(t, state[1], state[2], *self._own.rows[row], anchors=anchors)
         self._looked &= row != self._own.counts[m.FIRST]
 
     def _solve(self, r: Floats, x: Floats) -> None:
@@ -239,7 +249,7 @@ class RungeKutta(Integrator):
             matrix.look(step)
             self._looked, self._taken_for = True, np.nan
         if step != self._taken_for:
-            matrix.at(own.state[1], own.state[2], step)
+            matrix.at(own.state[1], own.state[2], step, self._holds())
             self._taken_for = step
         self._solve_again(r, x)
 
@@ -250,7 +260,8 @@ class RungeKutta(Integrator):
 
     def _loads(self) -> Floats:
         """Give the loads of the joints on bodies [n, 6] where the step begins, which was evaluated last."""
-        return self._dynamics.loads.after(*self._own.state[1:], self._acted, self.held).joints
+        q, u = self._own.state[1:]
+        return self._dynamics.loads.after(q, u, self._acted, self._on_joints(q, u, self.anchors, self.held)).joints
 
     def _arrive(self, target: float) -> bool:
         """Be at a time that is there but for rounding."""
@@ -273,7 +284,7 @@ class RungeKutta(Integrator):
         if self._projection is not None:
             q, u = self._projection.closed(q, u)
         work = self._dynamics.comm.allreduce(float(values[self._end])) if self._has_power else 0.0
-        return Moment(q, u, self.held, work, self.norm_error, self.step_size)
+        return self._moment(q, u, self._anchors_before, work)
 
     def _within(self, t: float) -> Parts:
         """Numbers at a time (s) within the last step, which are used again."""

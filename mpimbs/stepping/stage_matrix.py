@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.stepping.schemes import IF_IT_MATTERS
+from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.structure import ADDED
 
 Floats = npt.NDArray[np.float64]
@@ -62,12 +63,15 @@ class StageMatrix:
         if tension is not None:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension
 
-    def at(self, q: Floats, u: Floats, step: float) -> None:
-        """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s)."""
+    def at(self, q: Floats, u: Floats, step: float, held: Holding | None = None) -> None:
+        """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s).
+
+        `held`: what friction holds there, beside its dampers.
+        """
         inertia = self._dynamics.inertia
         alone = self._stiffness is None and self._damping is None
         self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
-        self._matrix.at(q, step, self._stiffness, self._damping, u)
+        self._matrix.at(q, step, self._stiffness, self._damping, u, held)
 
     def solve(self, r: Floats, x: Floats, times: float) -> None:
         """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""

@@ -16,6 +16,7 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
 from mpimbs.sweep.bounded import NO_BOUNDED, forces_of_bounded
+from mpimbs.sweep.grip import NO_GRIP, add_grip, slide_grip
 from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
 Floats = npt.NDArray[np.float64]
@@ -37,6 +38,8 @@ def compile_steps(stops: bool = False, bounded: bool = False) -> None:
         forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
     if bounded:
         forces_of_bounded.compile((typeof(NO_BOUNDED), *(typeof(steps.numbers),) * 3))
+        add_grip.compile((typeof(NO_GRIP), typeof(0), *(typeof(steps.numbers),) * 3))
+        slide_grip.compile((typeof(NO_GRIP), typeof(0), typeof(0), typeof(steps.numbers)))
 
 
 class StageSteps:
@@ -91,6 +94,7 @@ class StageSteps:
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
+            "grip": NO_GRIP, "acting": none,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(

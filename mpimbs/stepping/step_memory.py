@@ -13,6 +13,7 @@ from mpimbs.stepping.step_sizes import StepSizes
 
 Floats = npt.NDArray[np.float64]
 RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
+ANCHORS = "u_anchor"  # of friction, of all speeds: see `sweep.grip`
 
 
 class StepMemory(NamedTuple):
@@ -34,7 +35,7 @@ class StepMemory(NamedTuple):
     tension : list of int, optional
         Of `StageMatrix`.
     vectors : dict of arrays
-        This rank's parts of `RATES`, where these are known.
+        This rank's parts of `RATES`, where these are known, and of `ANCHORS`, where there is friction.
     again : bool
         Whether the last attempt of a step was rejected.
     error : float
@@ -60,4 +61,5 @@ class StepMemory(NamedTuple):
 
     def of_another(self, **changes: Any) -> StepMemory:
         """Give the memory for an integrator whose first step takes nothing from the last one: what acts has changed."""
-        return self._replace(probe=None, vectors={}, again=False, refining=None, **changes)
+        kept = {name: values for name, values in self.vectors.items() if name == ANCHORS}
+        return self._replace(probe=None, vectors=kept, again=False, refining=None, **changes)

@@ -46,6 +46,8 @@ class Power:
     stops : Stops or None
     bounded : Bounded or None
         Of the joints, where there are any.
+    grips : bool
+        Whether any joint, on any rank, has friction.
     """
 
     def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
@@ -65,11 +67,12 @@ class Power:
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops, self.bounded))
         mine = own or bool(functions) or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
-        facts = np.array([mine, dampers or system.has_given_wrenches(subchain.first, subchain.last)])
+        wrenched = dampers or system.has_given_wrenches(subchain.first, subchain.last)
+        facts = np.array([mine, wrenched, c.bounded and bool(c.friction.any())])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
         self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
         facts[0] |= self._loops is not None
-        self._wrenched = bool(facts[1])
+        self._wrenched, self.grips = bool(facts[1]), bool(facts[2])
         self.overflows = bool(facts.any())
         self.any = driven or self.overflows
         self.along_joints = not (functions or motions or self._loops or self._wrenched)

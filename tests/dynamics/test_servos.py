@@ -114,57 +114,6 @@ def test_a_run_goes_on_without_being_told(comm: MPI.Comm, tmp_path: Path, monkey
     part.Free()
 
 
-@pytest.mark.parametrize("integrator", ["dopri5", "rosenbrock4"])
-@alone
-def test_friction_stops_what_slides(integrator: str) -> None:
-    """A slider stops after the time and way that Coulomb's law says, and rests; on a slope it creeps as it is told."""
-    mass, force, speed, slow = 2.0, 3.0, 1.5, 1e-3
-    system = System(name="slider", gravity=(0.0, 0.0, 0.0))
-    joint = {"type": "prismatic", "axis": (1, 0, 0), "u": speed, "friction": force, "friction_speed": slow}
-    system.add(name="block", mass=mass, inertia=(0.1, 0.1, 0.1, 0, 0, 0), joint=joint)
-    result = simulate(system, 1.5, rtol=1e-8, integrator=integrator)
-    u, t = np.asarray(result["u"])[:, 0], np.asarray(result["t"])
-    sliding = t < 0.95 * mass * speed / force
-    assert_close("u", u[sliding], speed - force / mass * t[sliding], "adaptive steps")
-    assert float(result["q"][-1][0]) == pytest.approx(mass * speed**2 / (2 * force), abs=slow * speed * mass / force)
-    assert abs(u[-1]) < 1e-6 and result.energy_change < 1e-6
-    system.gravity = (0.6, 0.0, -9.81)  # along it less than friction
-    rested = simulate(system, 5.0, state=([0.0], [0.0]), rtol=1e-8, integrator=integrator)
-    assert float(rested["u"][-1][0]) == pytest.approx(slow * mass * 0.6 / force, rel=1e-5)
-
-
-@alone
-def test_friction_of_robots(tmp_path: Path) -> None:
-    """Sliding joints decelerate as MuJoCo's do; speeds up to which it is viscous, and off, as they are told."""
-    mujoco = pytest.importorskip("mujoco")
-    path = tmp_path / "rubs.xml"
-    path.write_text(
-        """<mujoco><option gravity="0 0 0"/><worldbody>
-        <body name="a"><joint name="turn" axis="0 1 0" frictionloss="0.4"/>
-        <inertial pos="0.3 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/>
-        <body name="b" pos="0.5 0 0"><joint name="slide" type="slide" axis="1 0 0" frictionloss="1.2" damping="0.3"/>
-        <inertial pos="0.3 0.1 0" mass="1" diaginertia="0.1 0.1 0.1"/></body></body>
-        <body name="c"><joint name="ball" type="ball" frictionloss="1"/>
-        <inertial pos="0 0 0.1" mass="1" diaginertia="0.1 0.1 0.1"/></body></worldbody></mujoco>""",
-        encoding="utf-8",
-    )
-    model = mujoco.MjModel.from_xml_path(str(path))
-    data = mujoco.MjData(model)
-    data.qvel[:2] = 2.0, -1.5
-    mujoco.mj_forward(model, data)
-    system = mpimbs.read(path)
-    assert system.left_out == ("left out: friction of joint: ball",)
-    with closing(Dynamics(system)) as dynamics:
-        found = dynamics.accelerations(data.qpos, data.qvel)
-    assert_close("udot", found[:2], data.qacc[:2], "imported")
-    assert mpimbs.read(path, friction=0.02).body(0).joint.friction_speed == (0.02,)
-    off = mpimbs.read(f"{path}:friction=off")
-    assert off.left_out == ("left out: friction of joint: turn, slide, ball",) and off.body(0).joint.friction == (0.0,)
-    for wrong in ("on", "-1", "0"):
-        with pytest.raises(InputError, match=f"unknown treatment of friction '{wrong}'"):
-            mpimbs.read(path, friction=wrong)
-
-
 @alone
 def test_text_and_units(tmp_path: Path) -> None:
     """They come back from a file, without ends and over time, too, and degrees are degrees."""

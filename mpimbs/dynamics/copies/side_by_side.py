@@ -28,6 +28,7 @@ from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
 from mpimbs.sweep.build import Build
+from mpimbs.sweep.grip import Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
 
@@ -214,6 +215,11 @@ class SideBySide:
         """The joints and bodies of the first copy."""
         return self._made[0].structure
 
+    def grip(self) -> Grip:
+        """Give what friction of all copies has beside its dampers."""
+        parts = [Grip.of(part.columns) for part in self._subchains]
+        return Grip.joined(parts * (self.count // len(parts)), self.nq, self.nu)
+
     def initial_state(self) -> tuple[Floats, Floats]:
         """Give the models' initial states: q [copies, nq], u [copies, nu] (rad, m, quaternions; rad/s, m/s)."""
         return initial_states(self.systems, self.count)
@@ -308,12 +314,12 @@ class SideBySide:
         copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
         return residual_of(copy, None, q, u, udot, self._tau[k])
 
-    def instant(self, copy: int, t: float, q: Floats, u: Floats) -> StateAt:
-        """Give a state of a copy, with all that a system by itself tells of it."""
+    def instant(self, copy: int, t: float, q: Floats, u: Floats, given: Floats | None = None) -> StateAt:
+        """Give a state of a copy, with all that a system by itself tells of it; `given`: forces on its joints [nu]."""
         k = copy % len(self.systems)
         if k not in self._alone:
             self._alone[k] = Dynamics(self.systems[k], MPI.COMM_SELF)
-        return StateAt(self._alone[k], t, q, u)
+        return StateAt(self._alone[k], t, q, u, given)
 
     def close(self) -> None:
         """Free what MPI holds."""

@@ -26,6 +26,7 @@ from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
+from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
@@ -190,6 +191,7 @@ class ImplicitMatrix:
         self._pressed = np.zeros(len(self._stops.speeds), bool)
         self._bounded = divided.external.bounded
         self._free = np.zeros(len(self._bounded.speeds), bool)
+        self._holds = np.zeros(0)
         self._still = np.zeros(self._subchain.nu)
         self._bodies: list[_Bodies] = []
         if of_bodies:
@@ -215,6 +217,7 @@ class ImplicitMatrix:
         stiffness: Floats | None = None,
         damping: Floats | None = None,
         u: Floats | None = None,
+        held: Holding | None = None,
     ) -> None:
         """Take it in a state, for a step.
 
@@ -229,12 +232,15 @@ class ImplicitMatrix:
             ranks or on none.
         u : array [nu], optional
             Speeds, by which servos and friction are at the ends of their ranges or not; at rest by default.
+        held : Holding, optional
+            What friction holds, beside its dampers.
         """
         self._q[:] = q
         pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, self._still if u is None else u)
         changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
-        if changed:
-            self._step, self._pressed, self._free = step, pressed, free
+        holds = np.zeros(0) if held is None else np.concatenate([held.damping, held.stiffness])
+        if changed or not np.array_equal(holds, self._holds):
+            changed, self._step, self._pressed, self._free, self._holds = True, step, pressed, free, holds
             np.multiply(-step, self._stiffness, out=self._by_place)
             dragged = self._damping
             for acting, which in ((self._stops, pressed), (self._bounded, free)):
@@ -242,6 +248,10 @@ class ImplicitMatrix:
                     dragged = dragged.copy()
                     np.add.at(dragged, at, acting.damping[which])
                     np.subtract.at(self._by_place, at, step * acting.stiffness[which])
+            if held is not None:
+                dragged = dragged.copy()
+                dragged[held.speeds] += held.damping
+                self._by_place[held.speeds] -= step * held.stiffness
             np.multiply(step, self._by_place - dragged, out=self._by_speed)
             np.subtract(self._heavier.rotors, self._by_speed, out=self._heavier.armature)
         self._pulled, self._dragged = stiffness is not None, damping is not None

@@ -80,7 +80,9 @@ class CopiesInLanes(CopiesStepper):
     def take(self, t: float) -> dict[str, Floats]:
         """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
         self._sampled, (q, u) = t, self.at(t)
-        instant, found = cache(lambda k: self.copies.instant(k, t, q[k], u[k])), {}  # one evaluation for all quantities
+        given, found = self.given(t, q, u), {}
+        # One evaluation for all quantities.
+        instant = cache(lambda k: self.copies.instant(k, t, q[k], u[k], None if given is None else given[k]))
         for each in self._table.quantities:
             if each.copied:
                 rows, values = self._table.rows[each.name], self._of_copies(each, q, u, instant)

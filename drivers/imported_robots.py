@@ -2,9 +2,9 @@
 
     python drivers/imported_robots.py FOLDER_OR_FILE ... --folder results
 
-MJCF is compared with MuJoCo, URDF with Pinocchio, fixed to the world and floating. In MuJoCo contacts, limits, tendons,
-friction, fluid and equality constraints are turned off, as they are left out, and actuators that are no springs,
-dampers and forces of joints; the others have random controls. Robots to try: the packages gymnasium
+MJCF is compared with MuJoCo, URDF with Pinocchio, fixed to the world and floating. In MuJoCo contacts, limits, tendons
+through space, friction, fluid and equality constraints are turned off, as they are left out, and actuators that are no
+springs, dampers and forces of joints and tendons; the others have random controls. Robots to try: packages gymnasium
 (`envs/mujoco/assets`), dm_control (`suite`) and example-robot-data ship some.
 """
 
@@ -141,11 +141,11 @@ class _Mujoco:
         self.model = mujoco.MjModel.from_xml_path(str(path))
         self.data = mujoco.MjData(self.model)
         self._control()
+        self._forget_equalities()
         self.system = assembled(self.robot)
         self._limit()
+        self._loosen()
         self.model.opt.density = self.model.opt.viscosity = 0.0
-        for name in ("tendon_stiffness", "tendon_damping", "tendon_armature"):
-            getattr(self.model, name)[:] = 0.0
 
     def _control(self) -> None:
         """Give random controls to actuators that are taken over; the others have no force."""
@@ -162,6 +162,30 @@ class _Mujoco:
                 self.robot.actuators[place] = actuator._replace(control=rows if place % 2 else value)
         left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), [*self.taken])
         model.actuator_gainprm[left_out], model.actuator_biasprm[left_out] = 0.0, 0.0
+
+    def _forget_equalities(self) -> None:
+        """Take away what holds tendons, which are soft constraints there, as all equalities are taken away."""
+        of = self.mujoco.mjtObj.mjOBJ_EQUALITY
+        names = [self.mujoco.mj_id2name(self.model, of, k) or f"equality{k}" for k in range(self.model.neq)]
+        self.robot.tendons = [tendon for tendon in self.robot.tendons if tendon.name not in names]
+
+    def _loosen(self) -> None:
+        """Take away what is left out of tendons, and the actuators of those that are left out as a whole."""
+        model, told = self.model, self.robot.left_out
+        whole = told.get("tendon over a joint that is left out, or gathered with others", [])
+        slack = told.get("spring of tendon that has a slack", [])
+        for k in range(model.ntendon):
+            name = self.mujoco.mj_id2name(model, self.mujoco.mjtObj.mjOBJ_TENDON, k) or f"tendon{k}"
+            out = name in [*whole, *told.get("tendon through space", [])]
+            model.tendon_stiffness[k] *= not (out or name in slack)
+            model.tendon_damping[k] *= not out
+        for k, actuator in self.taken.items():
+            if actuator.name in whole:
+                model.actuator_gainprm[k], model.actuator_biasprm[k] = 0.0, 0.0
+        if hasattr(model, "tendon_armature"):
+            model.tendon_armature[:] = 0.0
+        if hasattr(model, "tendon_actfrclimited"):
+            model.tendon_actfrclimited[:] = 0
 
     def _limit(self) -> None:
         """Take away the ranges of forces that are left out."""
@@ -217,10 +241,12 @@ def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> Found
 
 
 def _without_loops(system: System) -> System:
-    """The bodies of a system alone."""
+    """The bodies of a system, and the tendons over their joints."""
     bodies = System(system.name, system.gravity)
     for body in system.bodies():
         bodies.add(body)
+    for tendon in system.loads.tendons.values():
+        bodies.add_tendon(tendon)
     return bodies
 
 

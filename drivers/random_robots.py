@@ -101,7 +101,19 @@ def mjcf(seed: int) -> str:
     if len(single) > 1 and d.chance(0.3):
         first, second = d.rng.choice(len(single), 2, replace=False)
         held += f'<joint joint1="{single[first]}" joint2="{single[second]}" polycoef="{d.numbers(2)} 0 0 0"/>'
-    rest = f"<actuator>{''.join(actuators)}</actuator><equality>{held}</equality>"
+    tendons, over = "", _Draw(seed + 2 * 10**9)
+    there = [name for name in single if f'name="{name}"' in bodies]
+    for number in range(int(over.rng.integers(3)) if there else 0):
+        joints = over.rng.choice(there, int(over.rng.integers(1, min(len(there), 3) + 1)), replace=False)
+        parts = "".join(f'<joint joint="{name}" coef="{over.numbers(1, 2)}"/>' for name in joints)
+        given = f'stiffness="3" springlength="{over.numbers(1)}"' if over.chance(0.6) else ""
+        given += ' damping="0.4"' if over.chance(0.6) else ""
+        tendons += f'<fixed name="t{number}" {given}>{parts}</fixed>'
+        if over.chance(0.5):
+            range_ = ' forcelimited="true" forcerange="-1 1.5"' if over.chance(0.5) else ""
+            law = 'gainprm="2" biastype="affine" biasprm="0.2 -4 -0.6"'
+            actuators.append(f'<general tendon="t{number}" gear="{over.numbers(1, 2)}" {law}{range_}/>')
+    rest = f"<tendon>{tendons}</tendon><actuator>{''.join(actuators)}</actuator><equality>{held}</equality>"
     return f"<mujoco><worldbody>{bodies}</worldbody>{rest}</mujoco>"
 
 

@@ -80,6 +80,8 @@ class _Short:
         self.driven = {self._body(k) for k in system.loads.torques}
         self.pushed = {self._body(k) for k in system.loads.wrenches}
         self.pushed |= {self._body(k) for pair in system.springs.bodies for k in pair if k >= 0}
+        named = {name for tendon in system.loads.tendons.values() for name in tendon.joints}
+        self.driven |= {self._body(system.index_of(name)) for name in named}
         for k in range(cut.n_bodies):
             body = cut.template(k)
             self.driven |= {k} if callable(body.joint.torque) else set()

@@ -50,8 +50,9 @@ def scaled(system: System, bodies: int) -> System:
             f"system '{system.name}' has no other lengths: to study it against the number of bodies it must be a chain "
             "with a [[repeat]]"
         )
-    if system.springs:
-        raise InputError(f"system '{system.name}' has no other lengths: its springs name bodies; leave them out")
+    if system.springs or system.loads.tendons:
+        what = "springs" if system.springs else "tendons"
+        raise InputError(f"system '{system.name}' has no other lengths: its {what} name bodies; leave them out")
     count = max(1, round((bodies - system.n_bodies + longest.size) / len(longest.bodies)))
     made = System(f"{system.name}, scaled to {bodies}", system.gravity)
     for segment in segments:

@@ -1,5 +1,5 @@
 """Loads from outside that change with time, pose or motion: torques and wrenches as functions of time, joint forces,
-servos, friction, body forces, springs between bodies, fluids; and what drives joints that follow given motions."""
+servos, friction, tendons, body forces, springs between bodies, fluids; and what drives joints that follow motions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
+from mpimbs.forces.tendons import ActingTendons
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
@@ -47,6 +48,8 @@ class ExternalLoads:
         handle 1.
     springs : ActingSprings, optional
         The springs between bodies, where the system has any.
+    tendons : ActingTendons, optional
+        Those over joints, where the system has any.
     fluid : array [m * 6]
         What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
         none.
@@ -80,12 +83,13 @@ class ExternalLoads:
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
+        self.tendons = ActingTendons(subchain, cuts, make_exchange) if system.loads.tendons else None
         self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._servos or self._joint_forces or self._loops or motions
-        self.any = bool(functions) or self.wrenches or self.moved
+        self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
@@ -97,13 +101,18 @@ class ExternalLoads:
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
-        if self.springs is not None:
-            self.springs.exchange.close()
+        for between in self._between:
+            between.exchange.close()
+
+    @property
+    def _between(self) -> list[ActingSprings | ActingTendons]:
+        """What has messages."""
+        return [between for between in (self.springs, self.tendons) if between is not None]
 
     @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
-        return self.springs.exchange.seconds if self.springs is not None else 0.0
+        return sum(between.exchange.seconds for between in self._between)
 
     def spring_energy(self, motion: Floats) -> float:
         """Potential energy (J) of the springs that this rank counts, whose steps move so; all ranks call."""
@@ -112,9 +121,9 @@ class ExternalLoads:
     def apply(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats | None:
         """Add the functions of joints to `tau` [nu] and set the wrenches, at time `t` (s).
 
-        Where there are springs, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where neither springs
-        nor body forces act, its rotation will do. Of a state that is not finite no function is told: `tau` is not
-        finite then. Gives the motions of the steps [m * BOUNDARY], used again, where these are needed.
+        Where there are springs or tendons, all ranks call. `boundary` [BOUNDARY] is the motion of handle 1; where
+        neither springs nor body forces act, its rotation will do. Of a state that is not finite no function is told:
+        `tau` is not finite then. Gives the motions of the steps [m * BOUNDARY], used again, where these are needed.
 
         Raises
         ------
@@ -124,6 +133,8 @@ class ExternalLoads:
         rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
         motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
         finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it
+        if self.tendons is not None:
+            self.tendons.find(q, u)
         if self._joint_forces or self.needs_motions:
             finite = finite and all(np.isfinite(part).all() for part in (q, u, boundary))
         if not finite:
@@ -138,6 +149,8 @@ class ExternalLoads:
             self.bounded.torque[own] = self._value(function, t, self._title(body), "servo_torque", count)
         if self._servos:
             tau[self.bounded.speeds[self._driven]] += self.bounded.forces(q, u)[self._driven]
+        if self.tendons is not None:
+            self.tendons.add(lambda function, of: self._value(function, t, of, "force", 1), tau)
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name
             part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))

@@ -63,7 +63,8 @@ def _loads(system: System) -> tuple[object, ...]:
     """Give facts that tell whether a function has changed a system."""
     wrenches = sum(map(len, system.loads.wrenches.values()))
     forces = len(system.loads.functions), wrenches, dict(system.loads.torques)
-    return (*forces, system.gravity, system.n_bodies, len(system.loops.names), len(system.springs), len(system.events))
+    between = len(system.loops.names), len(system.springs), len(system.loads.tendons), len(system.events)
+    return (*forces, system.gravity, system.n_bodies, *between)
 
 
 def function_of(given: str, where: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
+from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.files import read_system, system_from_text
 from mpimbs.model.text.writing import system_text, write_system
 
@@ -42,6 +43,7 @@ __all__ = [
     "Spring",
     "Summary",
     "System",
+    "Tendon",
     "Wrench",
     "facts",
     "is_robot",

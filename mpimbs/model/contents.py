@@ -332,7 +332,7 @@ class Contents:
         joints = (body.joint for segment in self.segments for body in segment.bodies)
         others = chain(self.loads.torques.values(), (loop.torque for _, loop in self.loops.joints))
         functions = chain(others, chain.from_iterable((joint.torque, joint.servo_torque) for joint in joints))
-        driven = self.loads.functions or any(map(callable, functions))
+        driven = self.loads.functions or self.loads.tendons or any(map(callable, functions))
         return bool(driven) or self.has_motions or self.has_wrenches(0, self.n_bodies)
 
     @property

@@ -55,6 +55,8 @@ def _named(system: System) -> Iterator[tuple[str, Fact]]:
         yield f"{type(loop).__name__.lower()} '{loop.name}'", digest(_plain(loop))
     for name, spring in system.springs.items():
         yield f"spring '{name}'", digest(_plain(spring))
+    for name, tendon in system.loads.tendons.items():
+        yield f"tendon '{name}'", digest(_plain(tendon))
     for event in system.events:
         yield f"an event ({event.told})", digest(_plain(event))
     for k, torque in sorted(system.loads.torques.items()):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mpimbs.model.body import Wrench
 from mpimbs.model.force_functions import BodyForce, ForceFunction, JointForce
+from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import TimeFunction
 
 
@@ -23,6 +24,8 @@ class SystemLoads:
         Functions of time and state that act on joints.
     body_forces : list of BodyForce
         Functions of time, pose and velocities that act on bodies.
+    tendons : dict of str to Tendon
+        What acts along sums of joints' coordinates, by name.
     modules : list of str
         Which functions of modules have added forces (module:function), so that a checkpoint can name them.
     before_modules : str or None
@@ -33,6 +36,7 @@ class SystemLoads:
     wrenches: dict[int, list[Wrench]] = field(default_factory=dict)
     joint_forces: list[JointForce] = field(default_factory=list)
     body_forces: list[BodyForce] = field(default_factory=list)
+    tendons: dict[str, Tendon] = field(default_factory=dict)
     modules: list[str] = field(default_factory=list)
     before_modules: str | None = None
 

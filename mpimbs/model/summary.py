@@ -61,6 +61,10 @@ def validate(system: Contents) -> None:
     title = f"system {system.name!r}"
     check_events(system)
     refuse_contradictions(loop for loop in system.loops if isinstance(loop, Gear))
+    for tendon in system.loads.tendons.values():
+        if cut := set(tendon.joints).intersection(name for event in system.events for name in event.cut):
+            runs = f"over which tendon {tendon.name!r} runs"
+            raise InputError(f"{title}: an event cuts {min(cut)!r}, {runs}; leave one of the two out")
     if not system.n_bodies:
         raise InputError(f"{title}: has no bodies; add at least one [[body]] or [[repeat]]")
     check_resistance(system, thin_bodies(system, ends=True))
@@ -117,7 +121,12 @@ def comma_list(names: Sequence[str], most: int = 5) -> str:
 def nothing_acts(system: Contents) -> bool:
     """Whether there is neither gravity nor a speed nor a load."""
     loaded = (
-        any(system.gravity) or system.loads.torques or system.loads.wrenches or system.springs or system.loads.functions
+        any(system.gravity)
+        or system.loads.torques
+        or system.loads.wrenches
+        or system.springs
+        or system.loads.functions
+        or system.loads.tendons
     )
     pulled = any(loop.driven or any(loop.stiffness) for _, loop in system.loops.joints)
     return not loaded and not pulled and not any(_moves(body) for segment in system.segments for body in segment.bodies)

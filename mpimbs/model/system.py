@@ -22,6 +22,7 @@ from mpimbs.model.order.segments import Integers
 from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate
+from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import CheckedTable, TimeFunction
 
 TableT = TypeVar("TableT", bound=CheckedTable)
@@ -213,17 +214,39 @@ class System(Contents):
         self._check_loop_name(title, gear.name)
         ends = self._bodies_of(title, gear.bodies)
         joints = [self.segments.template(body).joint for body in ends]
-        for name, joint in zip(gear.bodies, joints, strict=True):
-            if joint.kind.nu != 1:
-                raise InputError(
-                    f"{title}: the joint of body {name!r} is {joint.kind.name}, and a gear takes revolute, prismatic "
-                    "and helical ones; choose such"
-                )
+        self._check_single(title, "a gear takes", dict(zip(gear.bodies, ends, strict=True)))
         if all(joint.motion is not None for joint in joints):
             raise InputError(f"{title}: both joints follow given motions; leave one of them free")
         self.loops.take(gear, ends)
         self.changes += 1
         return gear
+
+    def add_tendon(self, tendon: Tendon | None = None, **fields: Any) -> Tendon:
+        """Let a servo act along a sum of joints' coordinates: a `Tendon` or the fields of one.
+
+        Raises
+        ------
+        InputError
+            A field is bad, the name is taken, a body is not in the system, or its joint has not one coordinate.
+        """
+        tendon = _given(Tendon, tendon, fields)
+        title = f"tendon {tendon.name!r}"
+        if tendon.name in self.loads.tendons:
+            raise InputError(f"{title}: the name is taken by another tendon; give each its own")
+        self._check_single(title, "tendons run over", {name: self.index_of(name) for name in tendon.joints})
+        self.loads.tendons[tendon.name] = tendon
+        self.changes += 1
+        return tendon
+
+    def _check_single(self, title: str, takes: str, bodies: dict[str, int]) -> None:
+        """Refuse joints that have not one coordinate, of bodies by name."""
+        for name, body in bodies.items():
+            kind = self.segments.template(body).joint.kind
+            if kind.nu != 1:
+                raise InputError(
+                    f"{title}: the joint of body {name!r} is {kind.name}, and {takes} revolute, prismatic and helical "
+                    "ones; choose such"
+                )
 
     def _check_loop_name(self, title: str, name: str) -> None:
         if name in self.loops.names:

@@ -21,8 +21,9 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stage_steps import StageSteps
-from mpimbs.stepping.step_memory import RATES
+from mpimbs.stepping.step_memory import ANCHORS, RATES
 from mpimbs.stepping.step_sizes import StepSizes, first_step
+from mpimbs.sweep.grip import slide_grip
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
@@ -40,9 +41,8 @@ class LanesMemory(NamedTuple):
     sizes : StepSizes
     vectors : dict of arrays [copies, n]
         `q_now`, `u_now`: the states at that time. `q`, `u` and their rates: where the last step began. `times`: when
-        that was, and the time reached (s). `anchors` and `anchors_now` of friction, where there is any: where the last
-        step began, and where it ended. `step`: its size and that of the next (s), and whether all that its
-        polynomial takes was evaluated. `error`: of the step.
+        that was, and the time reached (s). `ANCHORS` of friction, where the last step began. `step`: its size and that
+        of the next (s), and whether all that its polynomial takes was evaluated. `error`: of the step.
     left : array of bool [copies]
         Which copies are left behind.
     """
@@ -108,8 +108,11 @@ class CopiesStepper:
         self._grip = grip = copies.grip()
         evaluation |= {"grip": grip, "acting": np.zeros(u.size if grip else 0)}
         grip.rooms()[:] = q.ravel()[grip.places]
-        if known is not None and grip:
-            grip.rooms()[:] = known["anchors" if alike else "anchors_now"].ravel()[grip.speeds]
+        if known is not None and ANCHORS in known:
+            grip.rooms()[:] = known[ANCHORS].ravel()[grip.speeds]
+            if grip and not alike:
+                slide_grip(grip, 0, 0, q.ravel())
+                grip.rooms()[1] = grip.rooms()[0]
         self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions, **evaluation)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
@@ -250,10 +253,7 @@ class CopiesStepper:
             "u": before[2],
             **dict(zip(RATES, (rates[: self._end], rates[self._end :]), strict=True)),
         }
-        if self._grip:
-            now = self._now
-            for name, state in ("anchors", 1 - now if self._behind else now), ("anchors_now", now):
-                parts[name] = self._grip.anchors_of(state, len(before[2]))
+        parts[ANCHORS] = self._grip.anchors_of(1 - self._now if self._behind else self._now, len(before[2]))
         vectors = {name: part.reshape(count, -1).copy() for name, part in parts.items()}
         facts = {
             "times": (own.began if self._behind else own.time, own.time),

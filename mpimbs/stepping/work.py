@@ -61,7 +61,7 @@ class Power:
         self.bounded = bounded if bounded.speeds.size else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
-        functions = system.loads.functions or c.torque_functions or c.servo_functions
+        functions = system.loads.functions or system.loads.tendons or c.torque_functions or c.servo_functions
         motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops, self.bounded))

@@ -15,8 +15,9 @@ import mpimbs
 from mpimbs import Batch, Dynamics, InputError, Simulation, System, simulate
 from mpimbs.base.errors import InterruptionError
 from mpimbs.model import Event
+from mpimbs.stepping.copies_stepper import CopiesStepper
 from mpimbs.sweep.grip import RELAXATION
-from run.interruptions import signalled
+from run.interruptions import differing, disturbed, signalled
 from tolerances import assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="one process does all of it")
@@ -154,6 +155,26 @@ def test_copies_side_by_side(tmp_path: Path) -> None:
         own = simulate(systems[k], 0.6, rtol=1e-9, sample="q,u,load")
         assert_close("q", np.asarray(copies["q"])[:, k], np.asarray(own["q"]), "adaptive steps")
         assert_close("load", np.asarray(copies["load"])[:, k], np.asarray(own["load"]), "adaptive steps", scale=30.0)
+
+
+@pytest.mark.parametrize("every", [0.01, 0.001])
+def test_copies_go_on_with_their_anchors(
+    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float
+) -> None:
+    """Side by side, of which the first ones have no friction: with the same bits, on one rank to the tolerance."""
+    folder, given = comm.bcast(tmp_path), {"every": every, "rtol": 1e-7}
+    systems = [links(friction=0.0 if k < 8 else 0.1 * k) for k in range(16)]
+    Batch(systems, comm=comm).simulate(0.3, output=folder / "whole.h5", **given)
+    for name in ("same", "other"):
+        stop = disturbed(comm, monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM), CopiesStepper)
+        with stop, pytest.raises(InterruptionError):
+            Batch(systems, comm=comm).simulate(0.3, output=folder / f"{name}.h5", signals=True, **given)
+    mpimbs.restart(folder / "same.checkpoint.h5", comm)
+    if comm.rank == 0:
+        mpimbs.restart(folder / "other.checkpoint.h5", MPI.COMM_SELF)
+        assert not differing(folder / "whole.h5", folder / "same.h5")
+        found, expected = (mpimbs.load(folder / f"{name}.h5").q for name in ("other", "whole"))
+        assert_close("q", found, expected, "adaptive steps", comm=MPI.COMM_SELF)
 
 
 @alone

@@ -648,11 +648,12 @@ def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
       <position name="weak" joint="b" kp="5" forcerange="-2 2"/> <muscle name="flesh" joint="c"/>
       <general name="bends" joint="d" gaintype="affine" gainprm="1 2"/>
       <general name="flees" joint="d" biastype="affine" biasprm="0 3"/></actuator>
-      <tendon><fixed name="cord"><joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed></tendon>"""
-    text = ACTUATED.replace("</actuator>", odd).replace('ctrl="0.1 -0.2 0.3 0.4 0.5"', "")
+      <tendon><spatial name="cord"><site site="s"/><site site="t"/></spatial></tendon>"""
+    sites = '<worldbody><site name="s"/><site name="t" pos="1 0 0"/>'
+    text = ACTUATED.replace("<worldbody>", sites).replace("</actuator>", odd).replace('ctrl="0.1 -0.2 0.3 0.4 0.5"', "")
     path.write_text(text, encoding="utf-8")
     assert set(read_robot(path).left_out) >= {
-        "left out: actuator of no single hinge or slide: pulled",
+        "left out: actuator of no single hinge or slide, or fixed tendon: pulled",
         "left out: actuator with a state of its own: winds, flesh",
         "left out: actuator whose gain or bias is not linear: bends",
         "left out: actuator whose force grows with what it moves: flees",

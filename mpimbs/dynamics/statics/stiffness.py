@@ -36,6 +36,8 @@ from mpimbs.dynamics.statics.changes import (
 )
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.springs import NoMessages
+from mpimbs.forces.tendons import ActingTendons
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
@@ -207,6 +209,7 @@ class Stiffness:
                 changes.append(self._of_joint_force(acting, joint_force.name))
                 acting.add(0.0, self._q, np.zeros(nu), given)
         forces += given
+        changes += self._of_tendons(forces)
         balls = np.array([kind.quaternion for kind in JOINT_TYPES])[columns.joint_type]
         plain = np.flatnonzero(~balls)
         speed, coordinate = numbers_of(offset, plain)[0], numbers_of(q_offset, plain)[0]
@@ -245,6 +248,17 @@ class Stiffness:
                 rows, columns_, values = [*rows, i], [*columns_, j], [*values, block.ravel()]
         entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns_))
         return sum(changes, csr_array(entries, shape=(nu, nu))), forces
+
+    def _of_tendons(self, forces: Floats) -> list[csr_array]:
+        """Add what tendons do at rest to forces [nu], and give their stiffness."""
+        if not self._system.loads.tendons:
+            return []
+        tendons = ActingTendons(self._part, np.array([0, self._part.n_bodies]), NoMessages)
+        tendons.find(self._q, np.zeros_like(forces))
+        found, stiffness = tendons.forces(lambda function, of: _value(f"the force function of {of}", function, 1))
+        along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(found), len(forces)))
+        forces += along.T @ found
+        return [csr_array(along.T @ along.multiply(stiffness[:, None]))]
 
     def _of_joint_force(self, acting: ActingJointForce, name: str) -> csr_array:
         """Stiffness by differences, of one speed of all joints at a time."""

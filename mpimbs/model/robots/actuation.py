@@ -1,4 +1,4 @@
-"""What moves a robot: its actuators, as springs, dampers and torques of the joints that they act on."""
+"""What moves a robot: its actuators, as springs, dampers and torques of the joints and tendons that they act on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.over_time import OverTime, are_rows, checked_rows, stacked, weighed
-from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, Servo, within
+from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, RobotTendon, Servo, within
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.text.table import TimeFunction, suggest
@@ -110,7 +110,12 @@ def actuate(robot: Robot, controls: Controls | None = None) -> None:
             robot.leave_out("actuator whose force grows with what it moves", actuator.name)
         else:
             actuator = actuator._replace(control=given.get(actuator.name, actuator.control))
-            driven.setdefault(actuator.joint, []).append(actuator)
+            if actuator.over is None:
+                driven.setdefault(actuator.joint, []).append(actuator)
+                continue
+            stiffness, damping, force = _asked([actuator])
+            ends = sorted(actuator.gear * end for end in actuator.strength) if actuator.gear else UNBOUNDED
+            robot.tendons.append(RobotTendon(actuator.name, actuator.over, stiffness, damping, 0.0, force, *ends))
     for name, actuators in driven.items():
         for actuator in _drive(joints[name], actuators):
             robot.leave_out("range of the force of actuator, beside another of its joint", actuator.name)

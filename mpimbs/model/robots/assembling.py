@@ -32,6 +32,7 @@ from mpimbs.model.robots.robot import (
     quaternion_of,
 )
 from mpimbs.model.system import System
+from mpimbs.model.tendon import Tendon
 
 _PARALLEL = 1e-9  # sine or cosine of an angle below which axes count as parallel or perpendicular; m for points
 _SINGLE = {"hinge": "revolute", "slide": "prismatic", "ball": "spherical", "free": "free", "planar": "planar"}
@@ -214,6 +215,7 @@ def assembled(robot: Robot, controls: Controls | None = None) -> System:
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
     _add_gears(system, robot, moved_by)
+    _add_tendons(system, robot, moved_by)
     for number, center, mass in robot.lifted:
         name, frame = carriers[last[number]]
         if name != WORLD:
@@ -270,6 +272,20 @@ def _add_gears(system: System, robot: Robot, bodies: dict[str, str]) -> None:
         else:
             given = gear._asdict() | {"joint": bodies[gear.joint], "of": bodies[gear.of]}
             system.add_gear(Gear(**given))
+
+
+def _add_tendons(system: System, robot: Robot, bodies: dict[str, str]) -> None:
+    """Add the tendons to the system, each by a name of its own; `bodies` as in `_add_gears`."""
+    for tendon in robot.tendons:
+        if any(joint not in bodies for joint in tendon.over):
+            robot.leave_out("tendon over a joint that is left out, or gathered with others", tendon.name)
+            continue
+        name = tendon.name
+        while name in system.loads.tendons:
+            name += "_"
+        given = {key: value for key, value in tendon._asdict().items() if key != "over"} | {"name": name}
+        joints = tuple(bodies[joint] for joint in tendon.over)
+        system.add_tendon(Tendon(**given, joints=joints, ratios=tuple(tendon.over.values())))
 
 
 def _gathered(robot: Robot) -> list[RobotLink]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
+from mpimbs.model.robots.mjcf_tendons import OVER_TENDON, FixedTendons
 from mpimbs.model.robots.robot import (
     UNBOUNDED,
     Floats,
@@ -62,6 +63,7 @@ class _Compiled:
     def __init__(self, mujoco: Any, model: Any, path: Path, keyframe: str) -> None:
         self._mujoco, self._model, self._path = mujoco, model, path
         self._objects = mujoco.mjtObj
+        self._tendons = FixedTendons(model, self._name)
         self._begin, self._speeds, self._keyframe = model.qpos0, np.zeros(model.nv), keyframe
         self._key = -1
         if keyframe:
@@ -82,6 +84,10 @@ class _Compiled:
         robot.lifted = [(k - 1, m.body_ipos[k].copy(), float(shares[k])) for k in np.flatnonzero(shares).tolist()]
         for number in range(m.neq):
             self._equality(number, robot)
+        constraints = not self._disabled("CONSTRAINT")
+        on = (not self._disabled(flag) for flag in ("SPRING", "DAMPER", "FRICTIONLOSS", "LIMIT"))
+        springs, dampers, frictions, limits = on
+        self._tendons.take(robot, springs, dampers, frictions and constraints, limits and constraints)
         self._take_actuators(robot)
         self._leave_out(robot)
         return robot
@@ -180,13 +186,14 @@ class _Compiled:
             joint, ends = int(m.actuator_trnid[k, 0]), m.actuator_ctrlrange[k].tolist()
             gear, gain = float(m.actuator_gear[k, 0]), float(m.actuator_gainprm[k, 0])
             control = float(m.key_ctrl[self._key, place]) if self._key >= 0 else 0.0
+            tendon = joint if m.actuator_trntype[k] == OVER_TENDON else -1
             actuator = RobotActuator(
-                name, self._name("joint", joint), gear, gain, tuple(bias.tolist()), control,
-                (ends[0], ends[1]) if limited else UNBOUNDED,
+                name, self._name("joint" if tendon < 0 else "tendon", joint), gear, gain, tuple(bias.tolist()), control,
+                (ends[0], ends[1]) if limited else UNBOUNDED, over=self._tendons.over.get(tendon),
             )  # fmt: skip
             if m.actuator_forcelimited[k]:
                 actuator = actuator.no_stronger(*m.actuator_forcerange[k].tolist())
-            if hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
+            if tendon < 0 and hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
                 if len(self._driving(joint)) == 1:
                     actuator = actuator.no_stronger(*sorted((m.jnt_actfrcrange[joint] / gear).tolist()))
                 else:
@@ -201,7 +208,10 @@ class _Compiled:
         controls = int(m.actuator_ctrlnum[k]) if hasattr(m, "actuator_ctrlnum") else 1
         found = {
             "that the file switches off": off,
-            "of no single hinge or slide": not self._of_one_axis(k),
+            "of no single hinge or slide, or fixed tendon": not (
+                self._of_one_axis(k)
+                or (m.actuator_trntype[k] == OVER_TENDON and int(m.actuator_trnid[k, 0]) in self._tendons.over)
+            ),
             "with a state of its own": m.actuator_dyntype[k] != 0 or m.actuator_plugin[k] >= 0,
             "with a delay": hasattr(m, "actuator_delay") and m.actuator_delay[k] > 0.0,
             "whose gain or bias is not linear": m.actuator_gaintype[k] != 0 or m.actuator_biastype[k] not in (0, 1),
@@ -264,6 +274,14 @@ class _Compiled:
         if kind == "joint":
             self._gear(number, name, robot)
             return
+        if kind == "tendon":
+            stops = _stops(m.eq_solref[number], float(m.eq_solimp[number, 1]))
+            found = self._tendons.equality(number, name, stops)
+            if isinstance(found, str):
+                robot.leave_out(found, name)
+            else:
+                robot.tendons.append(found)
+            return
         if kind not in ("connect", "weld"):
             robot.leave_out(f"equality of kind {kind}", name)
             return
@@ -313,9 +331,8 @@ class _Compiled:
                 robot.leave_out(kind, self._name("joint", number))
         for number in np.flatnonzero(m.body_plugin >= 0).tolist():
             robot.leave_out("plugin of body", self._name("body", number))
-        for kind, count in (("tendon", m.ntendon), ("sensor", m.nsensor)):
-            for number in range(count):
-                robot.leave_out(kind, self._name(kind, number))
+        for number in range(m.nsensor):
+            robot.leave_out("sensor", self._name("sensor", number))
         for number in (
             set(range(self._actuators)).difference(self._turning()) if hasattr(m, "actuator_armature") else ()
         ):

@@ -191,13 +191,26 @@ class RobotGear(NamedTuple):
     active: bool = True
 
 
+class RobotTendon(NamedTuple):
+    """A servo along a sum of coordinates of hinges and slides, each times a ratio; as `Tendon` of the model."""
+
+    name: str
+    over: dict[str, float]  # the ratios, by joints
+    stiffness: float = 0.0
+    damping: float = 0.0
+    rest: float = 0.0
+    force: float | TimeFunction = 0.0
+    least: float = -np.inf
+    most: float = np.inf
+
+
 def within(value: float, ends: Sequence[float]) -> float:
     """Give a value, or the end of its range that it is beyond; what is no number as it is."""
     return ends[0] if value < ends[0] else ends[1] if value > ends[1] else value
 
 
 class RobotActuator(NamedTuple):
-    """An actuator of a hinge or slide: its force is gain c + bias[0] + bias[1] length + bias[2] speed.
+    """An actuator of a hinge or slide, or of a tendon: its force is gain c + bias[0] + bias[1] length + bias[2] speed.
 
     Of its control c it takes what is within its range, of that force what is within its strength. Length and speed are
     `gear` times the joint's coordinate and speed, and so is the joint's force the actuator's, as in MuJoCo's "actuation
@@ -212,6 +225,7 @@ class RobotActuator(NamedTuple):
     control: Control = 0.0
     range: tuple[float, float] = UNBOUNDED
     strength: tuple[float, float] = UNBOUNDED
+    over: dict[str, float] | None = None  # of a tendon, which the joint is then: the ratios, by joints
 
     def no_stronger(self, least: float, most: float) -> RobotActuator:
         """Give one whose force stays within a range: of no spring or damper by the range of its control."""
@@ -237,7 +251,7 @@ class Robot:
     name : str
     gravity : tuple of 3 floats
         m/s^2.
-    links, loops, gears, actuators : list
+    links, loops, gears, tendons, actuators : list
     lifted : list of (int, array [3], float)
         Links whose weight is compensated, where (their centers of mass, m), and of how much mass (kg).
     left_out : dict of str to list of str
@@ -259,6 +273,7 @@ class Robot:
     links: list[RobotLink] = field(default_factory=list)
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
+    tendons: list[RobotTendon] = field(default_factory=list)
     actuators: list[RobotActuator] = field(default_factory=list)
     lifted: list[tuple[int, Floats, float]] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)

@@ -28,6 +28,7 @@ from mpimbs.model.order.sequence import Statement, add_in_sequence
 from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System
+from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import CheckedTable, Unit, Vector, suggest
 from mpimbs.model.text.toml import Place, Source, at
 from mpimbs.model.text.values import BaseUnits, Parameters, Values
@@ -91,6 +92,7 @@ class Model(Opening, Heading):
     loop: Tables = Field(default=[])
     gear: Tables = Field(default=[])
     spring: Tables = Field(default=[])
+    tendon: Tables = Field(default=[])
     event: Tables = Field(default=[])
 
 
@@ -160,6 +162,7 @@ TABLES: dict[str, type[CheckedTable]] = {
     "loop": Loop,
     "gear": Gear,
     "spring": Spring,
+    "tendon": Tendon,
     "event": Event,
 }
 """What the lists of tables of a model file hold."""
@@ -272,6 +275,7 @@ def _system_of(source: Source, overrides: Mapping[str, float]) -> System:
         (Loop, system.add_loop),
         (Gear, system.add_gear),
         (Spring, system.add_spring),
+        (Tendon, system.add_tendon),
         (Event, system.add_event),
     )
     for kind, add in adders:

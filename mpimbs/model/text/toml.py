@@ -85,7 +85,9 @@ class at:  # noqa: N801
             return
         message, begin = str(error), self._where if isinstance(self._where, str) else self._where.told(error.keys)
         for named in (
-            ("body", "repeat", "rod", "loop", "gear", "spring", "event") if begin.endswith(tuple(DIGITS)) else ()
+            ("body", "repeat", "rod", "loop", "gear", "spring", "tendon", "event")
+            if begin.endswith(tuple(DIGITS))
+            else ()
         ):
             message = message.removeprefix(named)
         raise InputError(begin + message) from None

@@ -111,6 +111,8 @@ def system_text(system: System, functions: bool = False) -> str:
         lines += ["", f"[[{kind}]]", *tables.lines(kind, loop)]
     for spring in system.springs.values():
         lines += ["", "[[spring]]", *tables.lines("spring", spring)]
+    for tendon in system.loads.tendons.values():
+        lines += ["", "[[tendon]]", *tables.lines("tendon", tendon)]
     for event in system.events:
         given = event.named() if functions else event
         lines += ["", "[[event]]", *tables.lines("event", given)]

@@ -1,0 +1,95 @@
+"""Fixed tendons of MJCF: sums of coordinates of joints, with springs and dampers; actuators pull, equalities hold them.
+
+Lengths are those of MuJoCo: of the coordinates as they are in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpimbs.model.robots.robot import Robot, RobotTendon
+
+_FIXED, _SPATIAL_TOLD = 1, "tendon through space"  # of mjtWrap, what a fixed one consists of
+OVER_TENDON = 3  # of mjtTrn, an actuator's
+
+
+class FixedTendons:
+    """The fixed tendons of a compiled model.
+
+    Parameters
+    ----------
+    model : mujoco.MjModel
+    name : callable
+        Gives the name of something of a kind by its number.
+
+    Attributes
+    ----------
+    over : dict of int to dict of str to float
+        By the number of a tendon the ratio of each of its joints, by their names.
+    """
+
+    def __init__(self, model: Any, name: Callable[[str, int], str]) -> None:
+        self._model, self._name = model, name
+        self.over: dict[int, dict[str, float]] = {}
+        m = model
+        for k in range(m.ntendon):
+            parts = range(m.tendon_adr[k], m.tendon_adr[k] + m.tendon_num[k])
+            if all(m.wrap_type[part] == _FIXED for part in parts):
+                self.over[k] = {name("joint", int(m.wrap_objid[part])): float(m.wrap_prm[part]) for part in parts}
+
+    def take(self, robot: Robot, springs: bool, dampers: bool, frictions: bool, limits: bool) -> None:
+        """Take springs and dampers along tendons, of those kinds that the file has not switched off; note the rest."""
+        m = self._model
+        for k in range(m.ntendon):
+            name = self._name("tendon", k)
+            if k not in self.over:
+                robot.leave_out(_SPATIAL_TOLD, name)
+                continue
+            slack = m.tendon_lengthspring[k, 0] != m.tendon_lengthspring[k, 1]
+            curved = any(
+                np.any(getattr(m, f"tendon_{what}poly", [0.0])[k : k + 1]) for what in ("stiffness", "damping")
+            )
+            stiffness = float(m.tendon_stiffness[k]) * springs
+            found = {
+                "spring of tendon that has a slack": stiffness and slack,
+                "spring or damper of tendon that is not linear": curved,
+                "limit of tendon": m.tendon_limited[k] and limits,
+                "friction of tendon": m.tendon_frictionloss[k] and frictions,
+                "armature of tendon": getattr(m, "tendon_armature", np.zeros(m.ntendon))[k],
+                "plasticity of tendon": getattr(m, "nplastic", 0) and m.tendon_plasticadr[k] >= 0,
+                "range of the force of actuators of tendon": getattr(m, "tendon_actfrclimited", [False] * m.ntendon)[k],
+            }
+            for kind in (kind for kind, there in found.items() if there):
+                robot.leave_out(kind, name)
+            damping = float(m.tendon_damping[k]) * dampers
+            stiffness *= not slack
+            if stiffness or damping:
+                rest = float(m.tendon_lengthspring[k, 0])
+                robot.tendons.append(RobotTendon(name, self.over[k], stiffness, damping, rest))
+
+    def equality(self, number: int, name: str, stops: tuple[float, float]) -> RobotTendon | str:
+        """Give what holds a tendon, or two to one another, as softly as MuJoCo does; or why it is left out.
+
+        `stops` are the stiffness (1/s^2) and the damping (1/s), by the inertia that the tendon feels at the reference
+        position.
+        """
+        m = self._model
+        ends = [k for k in (int(m.eq_obj1id[number]), int(m.eq_obj2id[number])) if k >= 0]
+        begin, ratio, *curved = m.eq_data[number, :5].tolist()
+        if any(k not in self.over for k in ends):
+            return "equality of a tendon through space"
+        if (len(ends) > 1 and any(curved)) or not m.eq_active0[number]:
+            return "equality of tendons that is not linear, or idle"
+        over, rest = dict(self.over[ends[0]]), float(m.tendon_length0[ends[0]]) + begin
+        eases = float(m.tendon_invweight0[ends[0]])
+        for k in ends[1:]:
+            rest -= ratio * float(m.tendon_length0[k])
+            eases += ratio**2 * float(m.tendon_invweight0[k])
+            for joint, other in self.over[k].items():
+                over[joint] = over.get(joint, 0.0) - ratio * other
+        if not eases > 0.0:
+            return "equality of tendons that nothing moves"
+        return RobotTendon(name, over, stops[0] / eases, stops[1] / eases, rest)

@@ -1,0 +1,122 @@
+"""Tendons over joints: by hand, against MuJoCo, over ranks, in runs and at rest, in files; what makes no sense."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpimbs
+from cases import parts
+from mpimbs import Batch, Dynamics, InputError, System, simulate
+from mpimbs.model import Event, Tendon, read_system, system_from_text, system_text
+from run.motions import alike_over_ranks_and_lanes
+from tolerances import assert_close
+
+alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="one process does all of it")
+BODY = {"mass": 0.5, "center_of_mass": (0.2, 0.0, 0.0), "inertia": (0.02, 0.02, 0.02, 0, 0, 0)}
+OVER = {"joints": ["link1", "link3", "slide"], "ratios": [0.5, -1.5, 2.0]}
+LAW = {"stiffness": 30.0, "damping": 2.0, "rest": 0.1}
+
+
+def hand(*tendons: dict[str, Any]) -> System:
+    """Six links on hinges across each other, in two fingers, whose second ends with a slide, with tendons."""
+    system = System(name="hand", gravity=(0.0, 0.0, -9.81))
+    for k in range(6):
+        joint = {"type": "revolute", "axis": np.eye(3)[k % 3], "position": (0.3, 0.0, 0.0), "damping": 0.1}
+        system.add(name=f"link{k}", parent="world" if k == 0 else f"link{max(k - 2, 0)}", **BODY, joint=joint)
+    system.add(name="slide", **BODY, joint={"type": "prismatic", "axis": (0, 1, 0), "stiffness": 50.0})
+    for k, tendon in enumerate(tendons):
+        system.add_tendon(name=f"tendon{k}", **tendon)
+    return system
+
+
+def state(seed: int, system: System) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.uniform(-1, 1, system.nq), random.uniform(-1, 1, system.nu)
+
+
+@pytest.mark.parametrize(("least", "most"), [(-np.inf, np.inf), (-3.0, 2.0), (5.0, 6.0)])
+def test_the_law(comm: MPI.Comm, least: float, most: float) -> None:
+    """As forces on the joints that the law gives by hand, on all ranks, cut anywhere."""
+    system, free = hand(OVER | LAW | {"force": 4.0, "least": least, "most": most}), hand()
+    q, u = state(3, system)
+    at, ratios = [1, 3, 6], np.array(OVER["ratios"])
+    force = np.clip(4.0 - 30.0 * (ratios @ q[at] - 0.1) - 2.0 * (ratios @ u[at]), least, most)
+    tau = np.zeros(7)
+    tau[at] = ratios * force
+    with closing(Dynamics(system, comm)) as dynamics, closing(Dynamics(free, comm)) as plain:
+        own, given = parts(dynamics, q, u), parts(dynamics, q, u, tau)
+        still = np.zeros(len(own[1]))
+        assert_close("udot", dynamics.accelerations(*own), plain.accelerations(*given), "dense", scale=100.0)
+        assert_close("loads", dynamics.joint_loads(*own), plain.joint_loads(*given), "dense", scale=100.0)
+        needed = plain.inverse_dynamics(*own, still) - given[2]
+        assert_close("tau", dynamics.inverse_dynamics(*own, still), needed, "dense", scale=100.0)
+
+
+@pytest.mark.parametrize("force", [1.0, [[0.0, 1.0], [0.3, -4.0]]])
+def test_runs_over_ranks_and_copies(comm: MPI.Comm, force: Any) -> None:
+    """What tendons do is work; the same on all ranks, cut or not, and for copies side by side."""
+    alone = alike_over_ranks_and_lanes(hand(OVER | LAW | {"force": force}, OVER | {"damping": 0.5, "most": 0.2}), comm)
+    assert alone.energy_change < 1e-6
+
+
+@alone
+def test_at_rest() -> None:
+    """It settles where tendon and weight balance, and swings as its stiffness says, about one hinge by hand."""
+    system = System(name="arm", gravity=(0.0, 0.0, -9.81))
+    system.add(name="arm", **BODY, joint={"type": "revolute", "axis": (0, 1, 0)})
+    system.add_tendon(name="tendon", joints=["arm"], ratios=[0.5], stiffness=40.0, rest=-0.1)
+    settled = mpimbs.settle(system)
+    q, weight = float(settled[0]), 0.5 * 9.81 * 0.2
+    assert weight * np.cos(q) == pytest.approx(0.5 * 40.0 * (0.5 * q + 0.1), rel=1e-8)
+    square = (0.25 * 40.0 + weight * np.sin(q)) / (0.02 + 0.5 * 0.04)
+    assert mpimbs.modes(system, [q]).squares[0] == pytest.approx(square, rel=1e-8)
+
+
+@alone
+def test_files_and_copies_of_parameters(tmp_path: Path) -> None:
+    """They come back from a file, with their ranges and over time."""
+    system = hand(OVER | LAW | {"most": 3.0}, {"joints": ["slide"], "ratios": [1.0], "force": [[0, 1], [1, 2]]})
+    read = system_from_text(system_text(system), "hand")
+    assert read.loads.tendons == system.loads.tendons
+    (tmp_path / "hand.toml").write_text(system_text(system))
+    again = read_system(tmp_path / "hand.toml").loads.tendons["tendon1"]
+    assert callable(again.force) and float(np.ravel(again.force(0.5))[0]) == 1.5
+    result = simulate(tmp_path / "hand.toml", 0.2, rtol=1e-8)
+    copies = Batch([read] * 3).simulate(0.2, rtol=1e-8)
+    assert_close("q", np.asarray(copies["q"])[:, 1], np.asarray(result["q"]), "adaptive steps")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"joints": ["link1"], "ratios": [1.0, 2.0]}, "needs a ratio for each of its joints, got 2 of 1"),
+        ({"joints": ["link1", "link1"], "ratios": [1.0, 2.0]}, "joints names 'link1' twice; name it once"),
+        ({"joints": ["link9"], "ratios": [1.0]}, "unknown body 'link9'"),
+        ({"joints": ["link1"], "ratios": [1.0], "stiffness": -1.0}, "stiffness must not be negative"),
+        ({"joints": ["link1"], "ratios": [1.0], "least": 1.0, "most": 0.0}, "least must not be above most"),
+    ],
+)
+@alone
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        hand(fields)
+
+
+@alone
+def test_what_it_can_not_run_over() -> None:
+    """Joints of several coordinates, those that are cut; and a name may stand once."""
+    system = hand(OVER)
+    with pytest.raises(InputError, match="tendon 'tendon0': the name is taken"):
+        system.add_tendon(name="tendon0", **OVER)
+    system.add(name="ball", **BODY, joint={"type": "spherical"})
+    with pytest.raises(InputError, match="the joint of body 'ball' is spherical, and tendons run over revolute"):
+        system.add_tendon(Tendon(name="other", joints=("ball",), ratios=(1.0,)))
+    system.add_event(Event(time=1.0, cut=("link3",)))
+    with pytest.raises(InputError, match="an event cuts 'link3', over which tendon 'tendon0' runs"):
+        system.validate()

@@ -172,7 +172,8 @@ def add_functions(source: Weighted, system: System) -> None:
 def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:
     """Joints, loops and gears that are cut, loops and gears that are connected; gives which names change."""
     system, changed = case.system, set[str]()
-    hung = [body.name for body in system.bodies() if body.parent != "world" or body.joint.type != "free"]
+    tied = {name for tendon in system.loads.tendons.values() for name in tendon.joints}  # which can't be cut
+    hung = [b.name for b in system.bodies() if (b.parent != "world" or b.joint.type != "free") and b.name not in tied]
     held, idle = [loop.name for loop in system.loops], [loop.name for loop in system.loops.idle]
     for _ in range(source.count(1, 3)):
         name = choice(source, choice(source, [names for names in (hung, held, held, idle) if names] or [[""]]))

@@ -183,6 +183,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
     yield f"joints: {kinds}; longest branch: {found.depth} bodies; mass: {found.total_mass:.6g} kg"
     yield f"gravity: {' '.join(f'{g:g}' for g in found.gravity)} m/s^2"
     yield from _springs(system)
+    yield from _tendons(system)
     yield from _loops(system)
     yield from (f"event: {event.told}" for event in system.events)
     if found.default_axes:
@@ -213,6 +214,17 @@ def _loops(system: System) -> Iterator[str]:
         from mpimbs.forces.motions import initial_motion
 
         yield from told_loops(loop_report(system, initial_motion(system)))
+
+
+def _tendons(system: System) -> Iterator[str]:
+    """The tendons over joints of a system, as they begin."""
+    tendons = list(system.loads.tendons.values())
+    for tendon in tendons[:MOST_SPRINGS]:
+        q = [system.body(system.index_of(name)).joint.q[0] for name in tendon.joints]
+        length = sum(ratio * coordinate for ratio, coordinate in zip(tendon.ratios, q, strict=True))
+        yield f"tendon {tendon.name!r}: over {', '.join(map(repr, tendon.joints))}, length {length:.6g}"
+    if len(tendons) > MOST_SPRINGS:
+        yield f"{len(tendons) - MOST_SPRINGS} more tendons"
 
 
 def _springs(system: System) -> Iterator[str]:

@@ -13,6 +13,7 @@ from mpi4py import MPI
 import mpimbs
 from cases import parts
 from mpimbs import Batch, Dynamics, InputError, System, simulate
+from mpimbs.cli import main
 from mpimbs.model import Event, Tendon, read_system, system_from_text, system_text
 from run.motions import alike_over_ranks_and_lanes
 from tolerances import assert_close
@@ -79,7 +80,7 @@ def test_at_rest() -> None:
 
 
 @alone
-def test_files_and_copies_of_parameters(tmp_path: Path) -> None:
+def test_files_and_what_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They come back from a file, with their ranges and over time."""
     system = hand(OVER | LAW | {"most": 3.0}, {"joints": ["slide"], "ratios": [1.0], "force": [[0, 1], [1, 2]]})
     read = system_from_text(system_text(system), "hand")
@@ -87,6 +88,9 @@ def test_files_and_copies_of_parameters(tmp_path: Path) -> None:
     (tmp_path / "hand.toml").write_text(system_text(system))
     again = read_system(tmp_path / "hand.toml").loads.tendons["tendon1"]
     assert callable(again.force) and float(np.ravel(again.force(0.5))[0]) == 1.5
+    with pytest.raises(SystemExit, match="0"):
+        main(["check", str(tmp_path / "hand.toml")])
+    assert "tendon 'tendon0': over 'link1', 'link3', 'slide', length 0\n" in capsys.readouterr().out
     result = simulate(tmp_path / "hand.toml", 0.2, rtol=1e-8)
     copies = Batch([read] * 3).simulate(0.2, rtol=1e-8)
     assert_close("q", np.asarray(copies["q"])[:, 1], np.asarray(result["q"]), "adaptive steps")

@@ -211,9 +211,26 @@ def servos(c: Columns, q: Array, u: Array, t: float = 0.0) -> Array:
     return total
 
 
-def generalized_forces(c: Columns, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
-    """Springs, dampers, constant and time-dependent joint torques and the extra `tau`; [nu]."""
+def tendons(system: System, q: Array, u: Array, t: float = 0.0) -> Array:
+    """Forces of tendons over joints [nu]."""
+    total, (of_q, of_u) = np.zeros(system.nu, REAL), system.offsets()
+    for tendon in system.loads.tendons.values():
+        bodies = map(system.index_of, tendon.joints)
+        over = [(of_q[k], of_u[k], ratio) for k, ratio in zip(bodies, tendon.ratios, strict=True)]
+        length, rate = sum(c * q[i] for i, _, c in over), sum(c * u[d] for _, d, c in over)
+        force = np.ravel(at_time(tendon.force, t))[0] if callable(tendon.force) else tendon.force
+        force = force - tendon.stiffness * (length - tendon.rest) - tendon.damping * rate
+        for _, d, ratio in over:
+            total[d] += ratio * min(max(force, tendon.least), tendon.most)
+    return total
+
+
+def generalized_forces(
+    c: Columns, q: Array, u: Array, tau: Array | None = None, t: float = 0.0, system: System | None = None
+) -> Array:
+    """Springs, dampers, constant and time-dependent joint torques, the tendons of a `system`, the extra `tau`; [nu]."""
     total = c.torque - c.damping * u + (0 if tau is None else np.asarray(tau))
+    total = total if system is None else total + tendons(system, q, u, t)
     for joint, speeds in springs_of(c, q):
         total[speeds] += spring(*joint)[1]
     for d, force in pushes(c, q, u):
@@ -264,6 +281,7 @@ class Snapshot:
             (spring, [-1 if name == "world" else system.index_of(name) for name in spring.bodies])
             for spring in system.springs.values()
         ]
+        self.system = system
         self.columns = c = widened(system.columns())
         self.q, self.u = np.asarray(q, dtype=REAL), np.asarray(u, dtype=REAL)
         if self.q.shape != (c.q_offset[-1],) or self.u.shape != (c.u_offset[-1],):
@@ -423,7 +441,7 @@ class Snapshot:
             a[speeds, moment] = (frame @ j.turns).T
             a[speeds, force] = (frame @ j.slides).T
             a[speeds, speeds] = np.diag(c.armature[self.u_of(k)])
-        b[12 * n :] = generalized_forces(c, self.q, self.u, tau, t)
+        b[12 * n :] = generalized_forces(c, self.q, self.u, tau, t, self.system)
         x = refined_solution(a, b)
         return x[12 * n :], x[: 12 * n].reshape(n, 12)[:, 6:]
 

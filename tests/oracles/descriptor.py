@@ -271,7 +271,7 @@ class Descriptor:
                 for body, sign in zip(ends, (-1.0, 1.0), strict=True):
                     if body >= 0:
                         right[6 * body : 6 * body + 6] += sign * self.carried(body, closure.origin).T @ load
-        forces = generalized_forces(c, s.q, s.u, tau, self.t)
+        forces = generalized_forces(c, s.q, s.u, tau, self.t, self.system)
         right[12 * n : 12 * n + len(s.u)] = np.where(self.held, self.given, forces)
         return right
 
@@ -326,7 +326,8 @@ class Descriptor:
             return axes.T @ wrenches + armature * udot - along, wrenches
 
         acting, relation, along = np.split(right[: 12 * n + nu], (6 * n, 12 * n))
-        along = generalized_forces(c, self.state.q, self.state.u, None, self.t).astype(float) if velocities else along
+        if velocities:
+            along = generalized_forces(c, self.state.q, self.state.u, None, self.t, self.system).astype(float)
         one = np.ones(6 * n)
         found, wrenches = forces(wanted, relation, acting, along, one)
         rng, margin = np.random.default_rng(0), abs(axes).T @ (EPSILON * abs(wrenches))

@@ -5,11 +5,12 @@ Numbers of a model are turned by the units that its tables say they have; no oth
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpimbs.model import JOINT_TYPES, Body, Gear, Joint, Loop, Spring, System
+from mpimbs.model import JOINT_TYPES, Body, Gear, Joint, Loop, Spring, System, Tendon
 from mpimbs.model.body import Wrench
 from mpimbs.model.over_time import OverTime
 from mpimbs.model.text.table import CheckedTable
@@ -113,6 +114,13 @@ def in_units(system: System, units: OtherUnits) -> System:
             made.add_loop(Loop(**scaled(loop, units)))
     for spring in system.springs.values():
         made.add_spring(Spring(**scaled(spring, units)))
+    for tendon in system.loads.tendons.values():  # over joints of one kind
+        unit = made.body(made.index_of(tendon.joints[0])).joint.kind.q_units[0]
+        force, each = ("N m", "N m/rad") if unit == "rad" else ("N", "N/m")
+        kinds_of = {"stiffness": each, "damping": each.replace("N m/", "N m s/").replace("N/", "N s/"), "rest": unit}
+        kinds_of |= dict.fromkeys(("force", "least", "most"), force)
+        fields = {key: _times(getattr(tendon, key), kind, units) for key, kind in kinds_of.items()}
+        made.add_tendon(name=tendon.name, joints=tendon.joints, ratios=tendon.ratios, **fields)
     return made
 
 
@@ -154,6 +162,13 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
     for spring in system.springs.values():
         positions = [put(p) if name == "world" else p for p, name in zip(spring.positions, spring.bodies, strict=True)]
         made.add_spring(spring.model_copy(update={"positions": tuple(positions)}))
+    return with_tendons(made, system.loads.tendons.values())
+
+
+def with_tendons(made: System, tendons: Iterable[Tendon]) -> System:
+    """The system with tendons over its joints."""
+    for tendon in tendons:
+        made.add_tendon(tendon)
     return made
 
 
@@ -187,7 +202,7 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
             made.add_loop(loop)
     for spring in system.springs.values():
         made.add_spring(spring)
-    return made
+    return with_tendons(made, system.loads.tendons.values())
 
 
 def in_another_order(system: System, draw: np.random.Generator) -> tuple[System, Array, Array]:
@@ -204,6 +219,7 @@ def in_another_order(system: System, draw: np.random.Generator) -> tuple[System,
         made.add_gear(loop) if isinstance(loop, Gear) else made.add_loop(loop)
     for name in draw.permutation(sorted(system.springs)):
         made.add_spring(system.springs[name])
+    with_tendons(made, [system.loads.tendons[name] for name in draw.permutation(sorted(system.loads.tendons))])
     where_q, where_u = (np.concatenate([np.arange(places[k], places[k + 1]) for k in order]) for places in at)
     return made, where_q, where_u
 

@@ -17,8 +17,8 @@ from oracles.dense import Array, at_time, generalized_forces, spring_energy
 
 
 def supports(system: System) -> bool:
-    """Whether Pinocchio has everything that the system uses: all but loops."""
-    return not len(system.loops)
+    """Whether Pinocchio has everything that the system uses: all but loops and tendons."""
+    return not len(system.loops) and not system.loads.tendons
 
 
 class PinocchioOracle(PinocchioModel):

@@ -265,6 +265,8 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
     connect(source, system, q, features, units, builder.flat)
     if over_time(Weighted(seed + 8 * 10**9), system):
         features = (*features, "over time")
+    if add_tendons(Weighted(seed + 10 * 10**9), system):
+        features = (*features, "tendons")
     found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
     if system.loops and found.allow() > CONSISTENT and "motions" in features:
@@ -301,6 +303,24 @@ def servo_of(source: Weighted, count: int) -> dict[str, Any]:
     if source.chance(0.4):
         given |= {name: [source.decades(-2, 1) for _ in range(count)] for name in ("friction", "friction_speed")}
     return given
+
+
+def add_tendons(source: Weighted, system: System) -> bool:
+    """Tendons over joints of one kind of every sixth system; whether there are any."""
+    if not source.chance(1 / 6):
+        return False
+    for number in range(source.count(1, 3)):
+        unit, names = choice(source, ("rad", "m")), []
+        for k in {source.index(system.n_bodies) for _ in range(source.count(1, 12))}:
+            joint = system.segments.template(k).joint
+            if joint.kind.nu == 1 and joint.kind.q_units == (unit,) and joint.motion is None:
+                names.append(system.name_of(k))
+        if names:
+            given = {name: source.uniform(0, most) for name, most in (("stiffness", 10), ("damping", 2), ("rest", 1))}
+            given["force"] = rows_of(source, 1) if source.chance(0.3) else vector(source, 5, 1)[0]
+            given |= {"least": source.uniform(-8, 0), "most": source.uniform(0, 8)} if source.chance(0.5) else {}
+            system.add_tendon(name=f"t{number}", joints=names, ratios=vector(source, 2, len(names)), **given)
+    return bool(system.loads.tendons)
 
 
 def over_time(source: Weighted, system: System) -> bool:

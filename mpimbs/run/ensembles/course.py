@@ -185,6 +185,8 @@ class EnsembleRun:
         """Read this rank's copies from a checkpoint; all ranks call."""
         header, system, count = kept.header, self._own[0], self._last - self._first
         in_turn, told = self._lanes is None, header["state"]["told"]
+        if not in_turn:  # of the version before, which counted for all ranks together
+            told = [{"counts": [header["state"]["totals"][name] for name in COUNTS]} | one for one in told]
         told = told[self._first : self._last] if in_turn else told[self._comm.rank :: self._comm.size]
         widths = {"q": system.nq, "u": system.nu, "times": 2, "step": 3}  # of copies side by side
         counts = {
@@ -341,10 +343,7 @@ class EnsembleRun:
         stepper, before = self._copies, self._before
         own = np.array([stepper.steps, stepper.rejected, stepper.evaluations])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
-        found: dict[str, Any] = {
-            name: value + (before.get(name, 0) if stepper.at_samples_alone else 0)
-            for name, value in zip(COUNTS, own.tolist(), strict=True)
-        }
+        found: dict[str, Any] = dict(zip(COUNTS, own.tolist(), strict=True))
         seconds = self._seconds | ({"checkpoints": self._keeper.seconds} if self._keeper.seconds else {})
         spent = before.get("seconds", {})
         found["seconds"] = {name: seconds.get(name, 0.0) + spent.get(name, 0.0) for name in {**seconds, **spent}}

@@ -30,11 +30,13 @@ EVALUATIONS = 50_000  # evaluations of copies for each that is checked between t
 
 @dataclass
 class LanesState:
-    """The state of a rank's copies beside vectors: sizes of steps, what was seen, in how many checks, in rotation."""
+    """The state of a rank's copies beside vectors: sizes of steps, what was seen, in how many checks, in rotation; and
+    numbers of steps, rejected ones, evaluations."""
 
     sizes: StepSizes
     seen: Seen
     checked: int
+    counts: list[int]
 
 
 class CopiesInLanes(CopiesStepper):
@@ -76,6 +78,9 @@ class CopiesInLanes(CopiesStepper):
         known = None if memory is None else LanesMemory(memory.time, sizes, memory.vectors, memory.left)
         self._sampled = 0.0 if memory is None else memory.time  # s
         super().__init__(copies, settings.integrator, settings.accuracy, settings.t_end or np.inf, state, known)
+        if told:
+            self.steps, self.rejected, self.evaluations = map(max, zip(*(state.counts for state in told), strict=True))
+            self._paid = self._checks_due()
 
     def take(self, t: float) -> dict[str, Floats]:
         """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
@@ -102,9 +107,13 @@ class CopiesInLanes(CopiesStepper):
             found[k] = quantity.take(at)
         return found
 
+    def _checks_due(self) -> int:
+        """For how many checks evaluations stand so far."""
+        return self.evaluations * self.count // EVALUATIONS
+
     def check(self, t: float, whole: bool) -> None:
         """Check the copies whose turn it is at a time (s), the first, the last or another; what is wrong ends there."""
-        due = self.evaluations * self.count // EVALUATIONS - self._paid
+        due = self._checks_due() - self._paid
         self._paid += due
         asked = min(max(WHOLE if whole else 0, due), self.count)
         turn = (np.arange(self._asked, self._asked + asked) % self.count).tolist()
@@ -125,5 +134,6 @@ class CopiesInLanes(CopiesStepper):
 
     def memory(self) -> tuple[list[Any], dict[str, Floats]]:
         """Give what goes on from the last sample: `told` and `vectors` of `CopiesMemory`."""
-        plain, _ = taken_apart(LanesState(deepcopy(self.sizes), deepcopy(self._seen), self._asked))
+        counts = [self.steps, self.rejected, self.evaluations]
+        plain, _ = taken_apart(LanesState(deepcopy(self.sizes), deepcopy(self._seen), self._asked, counts))
         return [plain], self.vectors(self._sampled)

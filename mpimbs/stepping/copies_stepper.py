@@ -23,7 +23,7 @@ from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stage_steps import StageSteps
 from mpimbs.stepping.step_memory import ANCHORS, RATES
 from mpimbs.stepping.step_sizes import StepSizes, first_step
-from mpimbs.sweep.grip import slide_grip
+from mpimbs.sweep.grip import drag_grip
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ class CopiesStepper:
         if known is not None and ANCHORS in known:
             grip.rooms()[:] = known[ANCHORS].ravel()[grip.speeds]
             if grip and not alike:
-                slide_grip(grip, 0, 0, q.ravel())
+                drag_grip(grip, 0, 0, q.ravel())
                 grip.rooms()[1] = grip.rooms()[0]
         self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions, **evaluation)
         self.left = np.zeros(copies.count, bool)

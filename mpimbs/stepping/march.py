@@ -28,7 +28,7 @@ from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import power_along_joints
 from mpimbs.sweep.bounded import Bounded, force_of_bounded
-from mpimbs.sweep.grip import Grip, add_held, slide
+from mpimbs.sweep.grip import Grip, add_held, drag_anchors
 from mpimbs.sweep.stops import Stops, force_of_stop
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
@@ -255,7 +255,7 @@ def _conclude(p):
     state = span(p.states, c[NOW] * p.stride, p.n)
     for k in range(p.quaternions.size):
         s[NORM_ERROR] = largest(s[NORM_ERROR], _make_unit(state, p.quaternions[k]))
-    slide(p.grip, 1 - c[NOW], c[NOW], state)
+    drag_anchors(p.grip, 1 - c[NOW], c[NOW], state)
 
 
 @kernel

@@ -21,7 +21,7 @@ from mpimbs.stepping.schemes import STIFF, Accuracy, scheme_of
 from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.stepping.step_sizes import towards
-from mpimbs.sweep.grip import slide_grip
+from mpimbs.sweep.grip import drag_grip
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 0.999  # of a step: times are rounded; one that its error has shortened is shorter by far
@@ -207,7 +207,7 @@ class PetscIntegrator(Integrator):
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         if self.grip:
-            slide_grip(self.grip, 0, 0, self.q)
+            drag_grip(self.grip, 0, 0, self.q)
         if self._fixed is None:
             taken = now - began
             if closing is not None:

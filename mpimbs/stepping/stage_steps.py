@@ -16,7 +16,7 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
 from mpimbs.sweep.bounded import NO_BOUNDED, forces_of_bounded
-from mpimbs.sweep.grip import NO_GRIP, add_grip, slide_grip
+from mpimbs.sweep.grip import NO_GRIP, add_grip, drag_grip
 from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ def compile_steps(stops: bool = False, bounded: bool = False) -> None:
     if bounded:
         forces_of_bounded.compile((typeof(NO_BOUNDED), *(typeof(steps.numbers),) * 3))
         add_grip.compile((typeof(NO_GRIP), typeof(0), *(typeof(steps.numbers),) * 3))
-        slide_grip.compile((typeof(NO_GRIP), typeof(0), typeof(0), typeof(steps.numbers)))
+        drag_grip.compile((typeof(NO_GRIP), typeof(0), typeof(0), typeof(steps.numbers)))
 
 
 class StageSteps:

@@ -20,7 +20,7 @@ from mpimbs.sweep.along_joints import add_along_joints, write_forces
 
 
 @kernel(inline=True)
-def within(least, most, x):
+def bounded_by(least, most, x):
     """Give x, or the nearer end of a range if it is beyond."""
     return -largest(-largest(x, least), -most)
 
@@ -36,8 +36,8 @@ def _bounded_of_freedom(zero, springs, d, x, rate):
     stiffness, damping = load(zero, springs.servo_stiffness, at), load(zero, springs.servo_damping, at)
     asked = _asked(load(zero, springs.servo_torque, at), stiffness, damping, x, rate)
     friction, rubbing = load(zero, springs.friction, at), load(zero, springs.rubbing, at)
-    servo = within(load(zero, springs.servo_least, at), load(zero, springs.servo_most, at), asked)
-    return servo + within(-friction, friction, -rubbing * rate)
+    servo = bounded_by(load(zero, springs.servo_least, at), load(zero, springs.servo_most, at), asked)
+    return servo + bounded_by(-friction, friction, -rubbing * rate)
 
 
 @kernel(inline=True)
@@ -109,7 +109,7 @@ def servos_over_time(columns: Columns, bounded: Bounded) -> list[tuple[int, slic
 def force_of_bounded(bounded, i, x, rate):
     """Force (N m, N) of one of some servos and friction, at a coordinate and its rate."""
     asked = _asked(bounded.torque[i], bounded.stiffness[i], bounded.damping[i], x, rate)
-    return within(bounded.least[i], bounded.most[i], asked)
+    return bounded_by(bounded.least[i], bounded.most[i], asked)
 
 
 @kernel

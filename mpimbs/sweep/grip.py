@@ -18,7 +18,7 @@ import numpy as np
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
-from mpimbs.sweep.bounded import within
+from mpimbs.sweep.bounded import bounded_by
 
 RELAXATION = 0.1  # s: slack over the speed up to which the damper counts; what is held comes to rest in some of these
 
@@ -96,8 +96,8 @@ def _held(grip, i, anchor, x, rate):
     """Force (N m, N) of a friction beside its damper's, which is there whether it is held or not."""
     most = grip.friction[i]
     damped = -grip.damping[i] * rate
-    pulled = most * within(-1.0, 1.0, (anchor - x) / grip.slack[i])
-    return within(-most, most, pulled + damped) - within(-most, most, damped)
+    pulled = most * bounded_by(-1.0, 1.0, (anchor - x) / grip.slack[i])
+    return bounded_by(-most, most, pulled + damped) - bounded_by(-most, most, damped)
 
 
 @kernel(inline=True)
@@ -110,13 +110,13 @@ def add_held(grip, state, q, u, forces):
 
 
 @kernel(inline=True)
-def slide(grip, before, after, q):
+def drag_anchors(grip, before, after, q):
     """Write the anchors of the state after a step, at whose end the coordinates are q."""
     count = grip.speeds.size
     for i in range(count):
         x = q[grip.places[i]]
         anchor = grip.anchors[before * count + i]
-        grip.anchors[after * count + i] = within(x - grip.slack[i], x + grip.slack[i], anchor)
+        grip.anchors[after * count + i] = bounded_by(x - grip.slack[i], x + grip.slack[i], anchor)
 
 
 @kernel
@@ -126,6 +126,6 @@ def add_grip(grip, state, q, u, forces):
 
 
 @kernel
-def slide_grip(grip, before, after, q):
-    """See `slide`."""
-    slide(grip, before, after, q)
+def drag_grip(grip, before, after, q):
+    """See `drag_anchors`."""
+    drag_anchors(grip, before, after, q)

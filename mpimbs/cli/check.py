@@ -218,10 +218,11 @@ def _loops(system: System) -> Iterator[str]:
 
 def _tendons(system: System) -> Iterator[str]:
     """The tendons over joints of a system, as they begin."""
+    from mpimbs.forces.tendons import initial_lengths
+
     tendons = list(system.loads.tendons.values())
-    for tendon in tendons[:MOST_SPRINGS]:
-        q = [system.body(system.index_of(name)).joint.q[0] for name in tendon.joints]
-        length = sum(ratio * coordinate for ratio, coordinate in zip(tendon.ratios, q, strict=True))
+    lengths = initial_lengths(system).tolist() if tendons else []
+    for tendon, length in zip(tendons[:MOST_SPRINGS], lengths, strict=False):
         yield f"tendon {tendon.name!r}: over {', '.join(map(repr, tendon.joints))}, length {length:.6g}"
     if len(tendons) > MOST_SPRINGS:
         yield f"{len(tendons) - MOST_SPRINGS} more tendons"

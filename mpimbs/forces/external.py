@@ -96,8 +96,8 @@ class ExternalLoads:
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
-        if self.springs:
-            self.springs.compile()
+        for between in self._between:
+            between.compile()
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""

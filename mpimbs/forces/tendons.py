@@ -11,9 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.forces.springs import MakeExchange
+from mpimbs.forces.springs import MakeExchange, NoMessages
+from mpimbs.model import System
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.bounded import Bounded
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -33,8 +35,10 @@ class ActingTendons:
     Attributes
     ----------
     exchange : Messages
+    law : Bounded
+        Those that have joints here, as servos of lengths; with `force` as that was found last.
     lengths, rates : array [m]
-        Of those that have joints here, as found last.
+        Of these, as found last.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -64,42 +68,43 @@ class ActingTendons:
         whose = np.append(np.arange(len(here)), others[:, 1])
         self._sequence = np.lexsort((ranks, whose))  # of what is added up, by tendons, each by ranks
         self._begins = np.searchsorted(whose[self._sequence], np.arange(len(here)))
-        self._stretch = np.zeros((len(here), 2))
-        given = [(t.stiffness, t.damping, t.rest, t.least, t.most) for t in self.tendons]
-        self._stiffness, self._damping, self._rest, self._least, self._most = np.array(given).reshape(-1, 5).T
-        self._force = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
+        self.lengths, self.rates = np.zeros(len(here)), np.zeros(len(here))
+        given = [(t.stiffness * t.rest, t.stiffness, t.damping, t.least, t.most) for t in self.tendons]
+        self._at_rest, *rest = map(np.ascontiguousarray, np.array(given).reshape(-1, 5).T)
+        constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
+        each = np.arange(len(here))
+        self.law = Bounded(each, each, constant + self._at_rest, *rest)
         self._functions = [(k, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what `add` calls; no function is called."""
+        self.law.forces(self.lengths, self.rates)
 
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
-        own = np.zeros_like(self._stretch)
-        np.add.at(own[:, 0], self.of, self.ratios * q[self._places])
-        np.add.at(own[:, 1], self.of, self.ratios * u[self.speeds])
+        own = np.zeros((len(self.tendons), 2))
+        np.add.at(own, self.of, self.ratios[:, None] * np.column_stack((q[self._places], u[self.speeds])))
         self.exchange.to_others[:] = own[self._sent].ravel()
         self.exchange()
         if len(own):
             told = np.concatenate([own, self.exchange.from_others.reshape(-1, 2)])[self._sequence]
-            self._stretch = np.add.reduceat(told, self._begins)
-
-    @property
-    def lengths(self) -> Floats:
-        return self._stretch[:, 0]
-
-    @property
-    def rates(self) -> Floats:
-        return self._stretch[:, 1]
-
-    def forces(self, value: Callable[[TimeFunction, str], Floats]) -> tuple[Floats, Floats]:
-        """Give the force of each, and what of its stiffness resists there [m], after `find`.
-
-        `value` calls a function of the time, of a subject.
-        """
-        for k, function in self._functions:
-            self._force[k] = value(function, f"tendon '{self.tendons[k].name}'")[0]
-        asked = self._force - self._stiffness * (self.lengths - self._rest) - self._damping * self.rates
-        free = (asked > self._least) & (asked < self._most)
-        return np.clip(asked, self._least, self._most), np.where(free, self._stiffness, 0.0)
+            self.lengths[:], self.rates[:] = np.add.reduceat(told, self._begins).T
 
     def add(self, value: Callable[[TimeFunction, str], Floats], tau: Floats) -> None:
-        """Add the generalized forces to `tau` [nu], after `find`."""
-        np.add.at(tau, self.speeds, self.ratios * self.forces(value)[0][self.of])
+        """Add the generalized forces to `tau` [nu], after `find`; `value` calls a function of time, of a subject."""
+        for k, function in self._functions:
+            self.law.torque[k] = value(function, f"tendon '{self.tendons[k].name}'")[0] + self._at_rest[k]
+        np.add.at(tau, self.speeds, self.ratios * self.law.forces(self.lengths, self.rates)[self.of])
+
+
+def tendons_alone(subchain: Subchain) -> ActingTendons:
+    """Give the tendons of a whole system, on one process."""
+    return ActingTendons(subchain, np.array([0, subchain.n_bodies]), NoMessages)
+
+
+def initial_lengths(system: System) -> Floats:
+    """Give the lengths of the tendons of a system in its initial state, on one process."""
+    subchain = Subchain(system)
+    tendons = tendons_alone(subchain)
+    tendons.find(subchain.q, subchain.u)
+    return tendons.lengths

@@ -223,6 +223,11 @@ class Columns:
         given = [(joint.cross_stiffness + (0.0,) * joint.kind.nu)[: joint.kind.nu] for joint in self._joints]
         return self._of_speeds(given)
 
+    @cached_property
+    def rubbing(self) -> Floats:
+        """Damping by friction at low speeds [nu] (N m s/rad, N s/m)."""
+        return np.divide(self.friction, self.friction_speed, out=np.zeros_like(self.friction), where=self.friction > 0)
+
     @property
     def stopped(self) -> bool:
         """Whether any template has stops: without a look at all bodies."""

@@ -31,12 +31,7 @@ def _positive(value: Any) -> float | None:
 
 
 def _not_negative(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = table.number(value)
-    if number < 0:
-        raise ValueError(f"must not be negative, got {number:g}; give 0 for none")
-    return number
+    return None if value is None else table.not_negative(value)
 
 
 def _pair(value: Any) -> tuple[float, ...] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, field_validator, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from mpimbs.model.body import BodyPair, Name, PointPair
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Number, Unit
+from mpimbs.model.text.table import CheckedTable, NotNegative, Unit
 
 SpringFunction = Callable[[float, float], Any]
 """A function of a length (m) and of its rate (m/s) that returns a force (N), positive in tension."""
@@ -68,8 +68,8 @@ class Spring(CheckedTable):
     name: Name = Field(description="a unique name of the spring")
     bodies: BodyPair = Field(description="the names of the two bodies")
     positions: PointPair = Field(description="the point in the frame of each of the two bodies, in m")
-    stiffness: Annotated[Number, Unit("N/m")] = 0.0
-    damping: Annotated[Number, Unit("N s/m")] = 0.0
+    stiffness: Annotated[NotNegative, Unit("N/m")] = 0.0
+    damping: Annotated[NotNegative, Unit("N s/m")] = 0.0
     rest: Annotated[float | None, PlainValidator(_length), Unit("m")] = None
     tension_only: bool = Field(default=False, strict=True)
     force: Annotated[SpringFunction | None, PlainValidator(_force)] = None
@@ -83,13 +83,6 @@ class Spring(CheckedTable):
     def has_force_at_zero(self) -> bool:
         """Whether it has a force where its points coincide, and so no direction."""
         return bool(self.force or (self.stiffness and self.rest and not self.tension_only))
-
-    @field_validator("stiffness", "damping", mode="after")
-    @classmethod
-    def _check_sign(cls, value: float) -> float:
-        if value < 0:
-            raise ValueError(f"must not be negative, got {value:g}; give 0 for none")
-        return value
 
     @model_validator(mode="after")
     def _check_what_acts(self) -> Spring:

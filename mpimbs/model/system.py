@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -192,7 +192,7 @@ class System(Contents):
         """
         loop = _given(Loop, loop, fields)
         title = f"loop {loop.name!r}"
-        self._check_loop_name(title, loop.name)
+        _check_free(title, loop.name, self.loops.names, "loop or gear")
         if loop.motion is not None:
             self._bodies_of(title, loop.bodies)
             body, loop = driven_parts(loop)
@@ -211,7 +211,7 @@ class System(Contents):
         """
         gear = _given(Gear, gear, fields)
         title = f"gear {gear.name!r}"
-        self._check_loop_name(title, gear.name)
+        _check_free(title, gear.name, self.loops.names, "loop or gear")
         ends = self._bodies_of(title, gear.bodies)
         joints = [self.segments.template(body).joint for body in ends]
         self._check_single(title, "a gear takes", dict(zip(gear.bodies, ends, strict=True)))
@@ -231,8 +231,7 @@ class System(Contents):
         """
         tendon = _given(Tendon, tendon, fields)
         title = f"tendon {tendon.name!r}"
-        if tendon.name in self.loads.tendons:
-            raise InputError(f"{title}: the name is taken by another tendon; give each its own")
+        _check_free(title, tendon.name, self.loads.tendons, "tendon")
         self._check_single(title, "tendons run over", {name: self.index_of(name) for name in tendon.joints})
         self.loads.tendons[tendon.name] = tendon
         self.changes += 1
@@ -247,10 +246,6 @@ class System(Contents):
                     f"{title}: the joint of body {name!r} is {kind.name}, and {takes} revolute, prismatic and helical "
                     "ones; choose such"
                 )
-
-    def _check_loop_name(self, title: str, name: str) -> None:
-        if name in self.loops.names:
-            raise InputError(f"{title}: the name is taken by another loop or gear; give each its own")
 
     def add_event(self, event: Event | None = None, **fields: Any) -> Event:
         """Add a change of structure: an `Event` or the fields of one.
@@ -276,8 +271,7 @@ class System(Contents):
         """
         spring = _given(Spring, spring, fields)
         title = f"spring {spring.name!r}"
-        if spring.name in self.springs:
-            raise InputError(f"{title}: the name is taken by another spring; give each its own")
+        _check_free(title, spring.name, self.springs, "spring")
         self.springs.bodies.append(self._bodies_of(title, spring.bodies))
         self.springs[spring.name] = spring
         self.changes += 1
@@ -458,6 +452,11 @@ class System(Contents):
         taken = self.names.taken(body.name, count)
         if taken:
             raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")
+
+
+def _check_free(title: str, name: str, taken: Container[str], kind: str) -> None:
+    if name in taken:
+        raise InputError(f"{title}: the name is taken by another {kind}; give each its own")
 
 
 def _given(kind: type[TableT], table: Any, fields: dict[str, Any]) -> TableT:

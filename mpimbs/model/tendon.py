@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, field_validator, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from mpimbs.model.body import Name
 from mpimbs.model.event import NameList
 from mpimbs.model.over_time import OverTime, are_rows, checked_rows
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Number, TimeFunction, Unit
+from mpimbs.model.text.table import CheckedTable, NotNegative, Number, TimeFunction, Unit
 
 
 def _ratios(value: Any) -> tuple[float, ...]:
@@ -66,19 +66,12 @@ class Tendon(CheckedTable):
     ratios: Annotated[tuple[float, ...], PlainValidator(_ratios), Unit("1")] = Field(
         description="how far it moves when each of them moves by 1"
     )
-    stiffness: Annotated[Number, Unit("1")] = 0.0
-    damping: Annotated[Number, Unit("1")] = 0.0
+    stiffness: Annotated[NotNegative, Unit("1")] = 0.0
+    damping: Annotated[NotNegative, Unit("1")] = 0.0
     rest: Annotated[Number, Unit("1")] = 0.0
     force: Annotated[float | TimeFunction, PlainValidator(_force), Unit("1")] = 0.0
     least: Annotated[float, PlainValidator(_end), Unit("1")] = -math.inf
     most: Annotated[float, PlainValidator(_end), Unit("1")] = math.inf
-
-    @field_validator("stiffness", "damping", mode="after")
-    @classmethod
-    def _check_sign(cls, value: float) -> float:
-        if value < 0:
-            raise ValueError(f"must not be negative, got {value:g}; give 0 for none")
-        return value
 
     @model_validator(mode="after")
     def _check_whole(self) -> Tendon:

@@ -107,12 +107,9 @@ class CopiesStepper:
         evaluation: dict[str, Any] = {} if compiled is None else {"evaluation": compiled[0], "rank": compiled[1]}
         self._grip = grip = copies.grip()
         evaluation |= {"grip": grip, "acting": np.zeros(u.size if grip else 0)}
-        grip.rooms()[:] = q.ravel()[grip.places]
-        if known is not None and ANCHORS in known:
-            grip.rooms()[:] = known[ANCHORS].ravel()[grip.speeds]
-            if grip and not alike:
-                drag_grip(grip, 0, 0, q.ravel())
-                grip.rooms()[1] = grip.rooms()[0]
+        grip.begin(q.ravel(), known[ANCHORS].ravel() if known is not None and ANCHORS in known else None)
+        for which in (0, 1) if grip and known is not None and not alike else ():
+            drag_grip(grip, which, which, q.ravel())
         self._steps = own = StageSteps(integrator, accuracy, whole, q.size, u.size, quaternions, **evaluation)
         self.left = np.zeros(copies.count, bool)
         self._any_left = False
@@ -173,11 +170,7 @@ class CopiesStepper:
 
     def _gripped(self, q: Floats, u: Floats, anchors: int) -> Floats | None:
         """What friction adds to the forces on the joints of all copies in a state [copies * nu], if there is any."""
-        if not self._grip:
-            return None
-        found = np.zeros(self.copies.count * self.copies.nu)
-        self._grip.add(q, u, anchors, found)
-        return found
+        return self._grip.forces(q, u, anchors) if self._grip else None
 
     def given(self, t: float, q: Floats, u: Floats) -> Floats | None:
         """What friction adds to the joints' forces [copies, nu] in the states that `at` gives of a time (s), if any."""

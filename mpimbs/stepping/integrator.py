@@ -130,9 +130,8 @@ class Integrator(ABC):
         self._broke = StepFailure(dynamics)
         self.grip = NO_GRIP
         if self._power.grips:
-            self.grip = grip = Grip.of(dynamics.subchain.columns)
-            known = None if memory is None else memory.vectors.get(ANCHORS)
-            grip.rooms()[:] = q[grip.places] if known is None else known[grip.speeds]
+            self.grip = Grip.of(dynamics.subchain.columns)
+            self.grip.begin(q, None if memory is None else memory.vectors.get(ANCHORS))
         # Of every evaluation, whose calls cost a small system as much as the sweep.
         self._follows, self._has_power = dynamics.divided.follows, self._power.any
         self._only_held = self._has_power and not self._power.overflows
@@ -274,12 +273,7 @@ class Integrator(ABC):
 
     def _on_joints(self, q: Floats, u: Floats, anchors: int, held: Floats | None) -> Floats | None:
         """Forces on joints in a state on top of the model's [nu]: those that are held, and what friction adds."""
-        if not self._power.grips:
-            return held
-        given = np.zeros(self._end - self._nq) if held is None else held.copy()
-        if self.grip:
-            self.grip.add(q, u, anchors, given)
-        return given
+        return self.grip.forces(q, u, anchors, held) if self._power.grips else held
 
     def total_work(self) -> float:
         """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""

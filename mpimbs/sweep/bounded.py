@@ -65,7 +65,7 @@ class Bounded(NamedTuple):
         c = columns
         servos, rubbing = np.flatnonzero(acts_as_servo(c, constant)), np.flatnonzero(c.friction)
         speeds, friction, none = np.append(servos, rubbing), c.friction[rubbing], np.zeros(len(rubbing))
-        damping = np.append(c.servo_damping[servos], friction / c.friction_speed[rubbing])
+        damping = np.append(c.servo_damping[servos], c.rubbing[rubbing])
         least, most = np.append(c.servo_least[servos], -friction), np.append(c.servo_most[servos], friction)
         torque, stiffness = (np.append(values[servos], none) for values in (c.servo_torque, c.servo_stiffness))
         return cls(speeds, c.coordinates_of(speeds), torque, stiffness, damping, least, most)

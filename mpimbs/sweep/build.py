@@ -415,5 +415,4 @@ def _servos(columns: Columns) -> list[Floats]:
     c, there = columns, acts_as_servo(columns, True)
     given = c.servo_torque, c.servo_stiffness, c.servo_damping
     ends = np.where(there, c.servo_least, -np.inf), np.where(there, c.servo_most, np.inf)
-    rubbing = np.divide(c.friction, c.friction_speed, out=np.zeros(len(there)), where=c.friction > 0.0)
-    return [*(np.where(there, values, 0.0) for values in given), *ends, c.friction.copy(), rubbing]
+    return [*(np.where(there, values, 0.0) for values in given), *ends, c.friction.copy(), c.rubbing.copy()]

@@ -48,10 +48,8 @@ class Grip(NamedTuple):
         if not columns.bounded:
             return NO_GRIP
         c, speeds = columns, np.flatnonzero(columns.friction)
-        friction, speed = c.friction[speeds], c.friction_speed[speeds]
-        return cls(
-            speeds, c.coordinates_of(speeds), friction, friction / speed, RELAXATION * speed, np.zeros(2 * len(speeds))
-        )
+        friction, damping, slack = (values[speeds] for values in (c.friction, c.rubbing, RELAXATION * c.friction_speed))
+        return cls(speeds, c.coordinates_of(speeds), friction, damping, slack, np.zeros(2 * len(speeds)))
 
     @classmethod
     def joined(cls, grips: Sequence[Grip], nq: int, nu: int) -> Grip:
@@ -74,9 +72,16 @@ class Grip(NamedTuple):
         found[self.speeds] = self.rooms()[state]
         return found
 
-    def add(self, q: Floats, u: Floats, state: int, forces: Floats) -> None:
-        """Add what it has beside its damper to generalized forces [nu], with the anchors of a state."""
-        add_grip(self, state, q, u, forces)
+    def begin(self, q: Floats, anchors: Floats | None) -> None:
+        """Take anchors as `anchors_of` gave them for both states, or where coordinates [nq] are."""
+        self.rooms()[:] = q[self.places] if anchors is None else anchors[self.speeds]
+
+    def forces(self, q: Floats, u: Floats, state: int, held: Floats | None = None) -> Floats:
+        """Give generalized forces [nu]: what it has beside its damper, with the anchors of a state, and forces held."""
+        found = np.zeros_like(u) if held is None else held.copy()
+        if self:
+            add_grip(self, state, q, u, found)
+        return found
 
     def holding(self, q: Floats, u: Floats, state: int) -> Holding:
         """What resists small changes of a state."""

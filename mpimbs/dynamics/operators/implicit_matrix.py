@@ -15,7 +15,7 @@ heavier by h D_b + h^2 K_b, on the right stands inverse divided of bodies that h
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
+from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.stops import Stops
@@ -237,21 +238,19 @@ class ImplicitMatrix:
         """
         self._q[:] = q
         pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, self._still if u is None else u)
-        changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
         holds = np.zeros(0) if held is None else np.concatenate([held.damping, held.stiffness])
-        if changed or not np.array_equal(holds, self._holds):
-            changed, self._step, self._pressed, self._free, self._holds = True, step, pressed, free, holds
+        changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
+        changed = changed or not np.array_equal(holds, self._holds)
+        if changed:
+            self._step, self._pressed, self._free, self._holds = step, pressed, free, holds
             np.multiply(-step, self._stiffness, out=self._by_place)
             dragged = self._damping
-            for acting, which in ((self._stops, pressed), (self._bounded, free)):
+            resisting: list[tuple[Stops | Bounded | Holding, Any]] = [(self._stops, pressed), (self._bounded, free)]
+            for acting, which in (*resisting, *([] if held is None else [(held, slice(None))])):
                 if len(at := acting.speeds[which]):
                     dragged = dragged.copy()
                     np.add.at(dragged, at, acting.damping[which])
                     np.subtract.at(self._by_place, at, step * acting.stiffness[which])
-            if held is not None:
-                dragged = dragged.copy()
-                dragged[held.speeds] += held.damping
-                self._by_place[held.speeds] -= step * held.stiffness
             np.multiply(step, self._by_place - dragged, out=self._by_speed)
             np.subtract(self._heavier.rotors, self._by_speed, out=self._heavier.armature)
         self._pulled, self._dragged = stiffness is not None, damping is not None

@@ -36,8 +36,7 @@ from mpimbs.dynamics.statics.changes import (
 )
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
-from mpimbs.forces.springs import NoMessages
-from mpimbs.forces.tendons import ActingTendons
+from mpimbs.forces.tendons import tendons_alone
 from mpimbs.model import JOINT_TYPES, Loop, System
 from mpimbs.model.columns import numbers_of
 from mpimbs.parts.subchain import Subchain
@@ -253,12 +252,13 @@ class Stiffness:
         """Add what tendons do at rest to forces [nu], and give their stiffness."""
         if not self._system.loads.tendons:
             return []
-        tendons = ActingTendons(self._part, np.array([0, self._part.n_bodies]), NoMessages)
+        tendons = tendons_alone(self._part)
         tendons.find(self._q, np.zeros_like(forces))
-        found, stiffness = tendons.forces(lambda function, of: _value(f"the force function of {of}", function, 1))
-        along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(found), len(forces)))
-        forces += along.T @ found
-        return [csr_array(along.T @ along.multiply(stiffness[:, None]))]
+        tendons.add(lambda function, of: _value(f"the force function of {of}", function, 1), forces)
+        law = tendons.law
+        held = np.where(law.free(tendons.lengths, tendons.rates), law.stiffness, 0.0)
+        along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(held), len(forces)))
+        return [csr_array(along.T @ along.multiply(held[:, None]))]
 
     def _of_joint_force(self, acting: ActingJointForce, name: str) -> csr_array:
         """Stiffness by differences, of one speed of all joints at a time."""

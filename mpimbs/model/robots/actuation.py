@@ -113,8 +113,7 @@ def actuate(robot: Robot, controls: Controls | None = None) -> None:
             if actuator.over is None:
                 driven.setdefault(actuator.joint, []).append(actuator)
                 continue
-            stiffness, damping, force = _asked([actuator])
-            ends = sorted(actuator.gear * end for end in actuator.strength) if actuator.gear else UNBOUNDED
+            stiffness, damping, force, *ends = _servo(actuator)
             robot.tendons.append(RobotTendon(actuator.name, actuator.over, stiffness, damping, 0.0, force, *ends))
     for name, actuators in driven.items():
         for actuator in _drive(joints[name], actuators):
@@ -126,12 +125,18 @@ def _drive(joint: RobotJoint, actuators: list[RobotActuator]) -> list[RobotActua
     ranged = [actuator for actuator in actuators if actuator.strength != UNBOUNDED and actuator.gear]
     servo = ranged[0] if ranged else None
     if servo is not None:
-        joint.servo = Servo(*_asked([servo]), *sorted(servo.gear * end for end in servo.strength))
+        joint.servo = _servo(servo)
     rest = joint.rest[0] if joint.rest else 0.0  # where its own spring is at ease, and that of actuators then, too
     others = [actuator for actuator in actuators if actuator is not servo]
     stiffness, damping, joint.torque = _asked(others, rest)
     joint.stiffness, joint.damping = (joint.stiffness[0] + stiffness,), (joint.damping[0] + damping,)
     return ranged[1:]
+
+
+def _servo(actuator: RobotActuator) -> Servo:
+    """What an actuator by itself does to what it acts on."""
+    ends = sorted(actuator.gear * end for end in actuator.strength) if actuator.gear else UNBOUNDED
+    return Servo(*_asked([actuator]), *ends)
 
 
 def _asked(actuators: list[RobotActuator], rest: float = 0.0) -> tuple[float, float, float | TimeFunction]:

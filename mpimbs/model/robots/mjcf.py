@@ -9,7 +9,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.mjcf_tendons import OVER_TENDON, FixedTendons
+from mpimbs.model.robots.mjcf_tendons import FixedTendons
 from mpimbs.model.robots.robot import (
     UNBOUNDED,
     Floats,
@@ -84,10 +84,7 @@ class _Compiled:
         robot.lifted = [(k - 1, m.body_ipos[k].copy(), float(shares[k])) for k in np.flatnonzero(shares).tolist()]
         for number in range(m.neq):
             self._equality(number, robot)
-        constraints = not self._disabled("CONSTRAINT")
-        on = (not self._disabled(flag) for flag in ("SPRING", "DAMPER", "FRICTIONLOSS", "LIMIT"))
-        springs, dampers, frictions, limits = on
-        self._tendons.take(robot, springs, dampers, frictions and constraints, limits and constraints)
+        self._tendons.take(robot, self._disabled)
         self._take_actuators(robot)
         self._leave_out(robot)
         return robot
@@ -186,14 +183,14 @@ class _Compiled:
             joint, ends = int(m.actuator_trnid[k, 0]), m.actuator_ctrlrange[k].tolist()
             gear, gain = float(m.actuator_gear[k, 0]), float(m.actuator_gainprm[k, 0])
             control = float(m.key_ctrl[self._key, place]) if self._key >= 0 else 0.0
-            tendon = joint if m.actuator_trntype[k] == OVER_TENDON else -1
+            over = self._tendons.under(k)
             actuator = RobotActuator(
-                name, self._name("joint" if tendon < 0 else "tendon", joint), gear, gain, tuple(bias.tolist()), control,
-                (ends[0], ends[1]) if limited else UNBOUNDED, over=self._tendons.over.get(tendon),
+                name, self._name("joint" if over is None else "tendon", joint), gear, gain, tuple(bias.tolist()),
+                control, (ends[0], ends[1]) if limited else UNBOUNDED, over=over,
             )  # fmt: skip
             if m.actuator_forcelimited[k]:
                 actuator = actuator.no_stronger(*m.actuator_forcerange[k].tolist())
-            if tendon < 0 and hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
+            if over is None and hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
                 if len(self._driving(joint)) == 1:
                     actuator = actuator.no_stronger(*sorted((m.jnt_actfrcrange[joint] / gear).tolist()))
                 else:
@@ -208,10 +205,7 @@ class _Compiled:
         controls = int(m.actuator_ctrlnum[k]) if hasattr(m, "actuator_ctrlnum") else 1
         found = {
             "that the file switches off": off,
-            "of no single hinge or slide, or fixed tendon": not (
-                self._of_one_axis(k)
-                or (m.actuator_trntype[k] == OVER_TENDON and int(m.actuator_trnid[k, 0]) in self._tendons.over)
-            ),
+            "of no single hinge or slide, or fixed tendon": not self._of_one_axis(k) and self._tendons.under(k) is None,
             "with a state of its own": m.actuator_dyntype[k] != 0 or m.actuator_plugin[k] >= 0,
             "with a delay": hasattr(m, "actuator_delay") and m.actuator_delay[k] > 0.0,
             "whose gain or bias is not linear": m.actuator_gaintype[k] != 0 or m.actuator_biastype[k] not in (0, 1),

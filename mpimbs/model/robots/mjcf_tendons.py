@@ -12,8 +12,8 @@ import numpy as np
 
 from mpimbs.model.robots.robot import Robot, RobotTendon
 
-_FIXED, _SPATIAL_TOLD = 1, "tendon through space"  # of mjtWrap, what a fixed one consists of
-OVER_TENDON = 3  # of mjtTrn, an actuator's
+_FIXED = 1  # of mjtWrap, what a fixed one consists of
+_ON_TENDON = 3  # of mjtTrn, an actuator's
 
 
 class FixedTendons:
@@ -40,31 +40,36 @@ class FixedTendons:
             if all(m.wrap_type[part] == _FIXED for part in parts):
                 self.over[k] = {name("joint", int(m.wrap_objid[part])): float(m.wrap_prm[part]) for part in parts}
 
-    def take(self, robot: Robot, springs: bool, dampers: bool, frictions: bool, limits: bool) -> None:
-        """Take springs and dampers along tendons, of those kinds that the file has not switched off; note the rest."""
+    def under(self, actuator: int) -> dict[str, float] | None:
+        """Give the ratios of the joints of the tendon that an actuator acts on; None of all others."""
         m = self._model
+        return self.over.get(int(m.actuator_trnid[actuator, 0])) if m.actuator_trntype[actuator] == _ON_TENDON else None
+
+    def take(self, robot: Robot, disabled: Callable[[str], bool]) -> None:
+        """Take springs and dampers along tendons; note the rest, of what the file has not disabled."""
+        m, constraints = self._model, not disabled("CONSTRAINT")
         for k in range(m.ntendon):
             name = self._name("tendon", k)
             if k not in self.over:
-                robot.leave_out(_SPATIAL_TOLD, name)
+                robot.leave_out("tendon through space", name)
                 continue
             slack = m.tendon_lengthspring[k, 0] != m.tendon_lengthspring[k, 1]
             curved = any(
                 np.any(getattr(m, f"tendon_{what}poly", [0.0])[k : k + 1]) for what in ("stiffness", "damping")
             )
-            stiffness = float(m.tendon_stiffness[k]) * springs
+            stiffness = float(m.tendon_stiffness[k]) * (not disabled("SPRING"))
             found = {
                 "spring of tendon that has a slack": stiffness and slack,
                 "spring or damper of tendon that is not linear": curved,
-                "limit of tendon": m.tendon_limited[k] and limits,
-                "friction of tendon": m.tendon_frictionloss[k] and frictions,
+                "limit of tendon": m.tendon_limited[k] and constraints and not disabled("LIMIT"),
+                "friction of tendon": m.tendon_frictionloss[k] and constraints and not disabled("FRICTIONLOSS"),
                 "armature of tendon": getattr(m, "tendon_armature", np.zeros(m.ntendon))[k],
                 "plasticity of tendon": getattr(m, "nplastic", 0) and m.tendon_plasticadr[k] >= 0,
                 "range of the force of actuators of tendon": getattr(m, "tendon_actfrclimited", [False] * m.ntendon)[k],
             }
             for kind in (kind for kind, there in found.items() if there):
                 robot.leave_out(kind, name)
-            damping = float(m.tendon_damping[k]) * dampers
+            damping = float(m.tendon_damping[k]) * (not disabled("DAMPER"))
             stiffness *= not slack
             if stiffness or damping:
                 rest = float(m.tendon_lengthspring[k, 0])

@@ -165,6 +165,14 @@ def number(value: Any) -> float:
     raise ValueError(f"must be a finite number, got {value!r}")
 
 
+def not_negative(value: Any) -> float:
+    """Return the value as `number` does; below zero it is a ValueError, too."""
+    found = number(value)
+    if found < 0:
+        raise ValueError(f"must not be negative, got {found:g}; give 0 for none")
+    return found
+
+
 def numbers(value: Any, count: int, what: str) -> tuple[float, ...]:
     """Return exactly `count` finite numbers of a list, tuple or array; a message calls them `what`."""
     items = value.tolist() if isinstance(value, np.ndarray) else value
@@ -216,5 +224,6 @@ def pair(check: Callable[[Any], Item]) -> Callable[[Any], tuple[Item, Item]]:
 
 
 Number = Annotated[float, PlainValidator(number)]
+NotNegative = Annotated[float, PlainValidator(not_negative)]
 Vector = Annotated[tuple[float, ...], PlainValidator(vector)]
 Quaternion = Annotated[tuple[float, ...], PlainValidator(unit_quaternion)]

@@ -68,15 +68,16 @@ def main(
     for spec in systems:
         system = together(comm, lambda spec=spec: system_from(spec))
         for shape in shapes:
-            state = together(comm, lambda system=system, shape=shape: shaped_state(system, shape))
+            state = together(comm, lambda system=system, shape=shape: shaped_state(system.contents, shape))
             exact = np.zeros(0)
             with first_ranks(comm, 1) as alone:
                 if alone is not None:
-                    exact = ExtendedSweeps(system, state.q, state.u).accelerations(state.tau).astype(np.float64)
+                    sweeps = ExtendedSweeps(system.contents, state.q, state.u)
+                    exact = sweeps.accelerations(state.tau).astype(np.float64)
             for count in (count for count in counts if count <= system.n_bodies):
                 with first_ranks(comm, count) as part:
                     for coupling in couplings if part is not None else ():
-                        udot = accelerations(system, state, part, coupling)
+                        udot = accelerations(system.contents, state, part, coupling)
                         if comm.rank == 0:
                             error = relative_error(udot, exact)
                             case = {"system": spec, "bodies": system.n_bodies, "shape": shape}

@@ -121,7 +121,7 @@ def _measured(system: System, ranks: int, leaves: str, seconds: float, comm: MPI
 
 
 def _predicted(system: System, ranks: int, leaves: str, costs: AssemblyCosts) -> dict[str, float]:
-    found = compare_schedules(system, ranks, leaves, costs).found
+    found = compare_schedules(system.contents, ranks, leaves, costs).found
     return {kind: 1e6 * one.predicted.seconds for kind, one in found.items()}
 
 
@@ -129,7 +129,7 @@ def _uneven(system: System, leaves: str, costs: AssemblyCosts) -> dict[str, floa
     """The balanced schedule on 4 ranks, with a link less on each of the middle ones."""
     each = system.n_bodies // 4
     cuts = np.cumsum([0, each + 1, each - 1, each - 1, each + 1])
-    search = Search(system, Order.of(system), 4, 1, leaves == "bodies", costs)
+    search = Search(system.contents, Order.of(system.contents), 4, 1, leaves == "bodies", costs)
     return {BALANCED: 1e6 * search.of(BALANCED, cuts).predicted.seconds}
 
 

@@ -57,7 +57,7 @@ def bars(name: str) -> System:
     """A generator's bars, with the lengths, masses and inertias of the paper."""
     given = system_from(name)
     system = System(given.name, given.gravity)
-    for body in given.bodies():
+    for body in given.contents.bodies():
         place = tuple(LENGTH * x for x in body.joint.position)
         changes = {
             "mass": 1.0, "inertia": (INERTIA,) * 3 + (0.0,) * 3,
@@ -65,7 +65,7 @@ def bars(name: str) -> System:
             "joint": body.joint.model_copy(update={"position": place}),
         }  # fmt: skip
         system.add(body.model_copy(update=changes))
-    for loop in given.loops:
+    for loop in given.contents.loops:
         places = tuple(tuple(LENGTH * x for x in place) for place in loop.positions)
         system.add_loop(loop.model_copy(update={"positions": places}))
     return system

@@ -42,19 +42,19 @@ def hanging(model: str, releases: tuple[float, float]) -> System:
     """Give a figure with both hands held where they are with the arms upward, until it lets go (s)."""
     figure = system_from(model)
     system = System(f"{figure.name}, hanging", gravity=figure.gravity)
-    for body in figure.bodies():
+    for body in figure.contents.bodies():
         joint: dict[str, Any] = {}
         if body.joint.kind.nu and body.joint.type != "free":
             joint["damping"] = (DAMPING,) * body.joint.kind.nu
         if body.name.endswith("upper_arm"):
             joint["q"] = ACROSS
         system.add(body, joint=body.joint.model_copy(update=joint))
-    whole = Subchain(system)
+    whole = Subchain(system.contents)
     rotations, positions = whole.body_poses(whole.q)
     for side, moment in zip(HANDS, releases, strict=True):
         names = [side + "_hand", side + "_forearm"]  # the smaller figure has no hands
-        hand = next(name for name in names if system.names.find(name) is not None)
-        k = system.index_of(hand)
+        hand = next(name for name in names if system.contents.names.find(name) is not None)
+        k = system.contents.index_of(hand)
         place = positions[k] + rotations[k] @ GRIP
         system.add_loop(name=side, type="spherical", bodies=("world", hand), positions=(place, GRIP))
         system.add_event(time=moment, cut=side)
@@ -103,7 +103,7 @@ def main(
     rows = []
     for segment, held in enumerate((HANDS, HANDS[1:], ())):
         state = comm.bcast((result.q[segment][-1], result.u[segment][-1]) if comm.rank == 0 else None)
-        now = connected(system, Connections((), held))
+        now = connected(system.contents, Connections((), held))
         rows.append({"connections": len(held), **_timed(now, coupling, state, seconds, comm)})
     table = {
         "model": model, "ranks": comm.size, "coupling": coupling, "events": result.events, "rows": rows,
@@ -143,7 +143,7 @@ def _drawn(system: System, result: Result, count: int) -> Figure:
     chosen = np.linspace(0, len(result.t) - 1, count).astype(int)
     figure = Figure(figsize=(1.5 * count, 3.6), layout="constrained")
     places = np.ravel(figure.subplots(1, count, sharex=True, sharey=True))
-    parents, centers = system.parents(), system.columns().center_of_mass
+    parents, centers = system.contents.parents(), system.contents.columns().center_of_mass
     releases = [event["time"] for event in result.events]
     for axes, k in zip(places, chosen.tolist(), strict=True):
         origins = result.poses[k, :, :3]
@@ -153,7 +153,7 @@ def _drawn(system: System, result: Result, count: int) -> Figure:
                 axes.plot(*np.stack([origins[parent], origins[body]])[:, [2, 1]].T, color="tab:blue", lw=2)
             if body not in parents:
                 axes.plot(*np.stack([origins[body], tips[body]])[:, [2, 1]].T, color="tab:blue", lw=2)
-        held = [loop for loop, moment in zip(system.loops, releases, strict=True) if result.t[k] <= moment]
+        held = [loop for loop, moment in zip(system.contents.loops, releases, strict=True) if result.t[k] <= moment]
         for loop in held:
             axes.plot(loop.positions[0][2], loop.positions[0][1], "o", color="tab:red", ms=6)
         axes.set_title(f"{result.t[k]:.2f} s", fontsize="medium")

@@ -100,7 +100,7 @@ def work(
             comm.Abort(3)
             raise
         entry = {key: getattr(verdict, key) for key in ("wrong", "told", "refused", "unjudged", "judged")}
-        entry |= {"bodies": case.system.n_bodies, "loops": len(case.system.loops), "features": case.features}
+        entry |= {"bodies": case.system.n_bodies, "loops": len(case.system.contents.loops), "features": case.features}
         write(seed=seed, lived=lived, **entry)
         kinds = {(reason(text), *case.features) for text in comm.bcast(verdict.wrong)}
         if save is not None and kinds - seen and course is None:

@@ -94,17 +94,17 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     system, model, data, mujoco = theirs.system, theirs.model, theirs.data, theirs.mujoco
     if any(kind.startswith(("equality", "gear", "loop")) for kind in theirs.robot.left_out):
         raise InputError("constraints that are left out")
-    if not system.loops:
+    if not system.contents.loops:
         return None
     off = mujoco.mjtDisableBit
     model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
     model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     rng = np.random.default_rng(seed)
-    q = assemble(system, *system.initial_state(0, system.n_bodies)).q
+    q = assemble(system.contents, *system.contents.initial_state(0, system.n_bodies)).q
     data.qpos[:] = model.qpos0
     theirs.push(rng)
     first, tau = 0, np.zeros(system.nu)
-    for (joint, at, on), ours in zip(theirs.places(), system.coordinates, strict=True):
+    for (joint, at, on), ours in zip(theirs.places(), system.contents.coordinates, strict=True):
         nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(joint.kind, (1, 1))
         own = q[first : first + nq]
         data.qpos[at : at + nq] = [*own[4:], *own[:4]] if joint.kind == "free" else own
@@ -121,7 +121,7 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     size = np.sqrt(np.append(np.diag(inertia), np.ones(data.nefc)))
     found = np.linalg.lstsq(matrix / np.outer(size, size), right / size, rcond=1e-12)[0] / size
     expected = np.zeros(system.nu)
-    for (joint, at, on), ours in zip(theirs.places(), system.coordinates, strict=True):
+    for (joint, at, on), ours in zip(theirs.places(), system.contents.coordinates, strict=True):
         nu = {"free": 6, "ball": 3}.get(joint.kind, 1)
         own = found[on : on + nu]
         turned = matrix_of(data.qpos[at + 3 : at + 7]).T if joint.kind == "free" else None
@@ -243,9 +243,9 @@ def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> Found
 def _without_loops(system: System) -> System:
     """The bodies of a system, and the tendons over their joints."""
     bodies = System(system.name, system.gravity)
-    for body in system.bodies():
+    for body in system.contents.bodies():
         bodies.add(body)
-    for tendon in system.loads.tendons.values():
+    for tendon in system.contents.loads.tendons.values():
         bodies.add_tendon(tendon)
     return bodies
 

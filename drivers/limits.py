@@ -39,7 +39,7 @@ def chain_of(spec: str, bodies: int | None = None) -> System:
     """Make the chain that a text such as "rope:1024" names, or one of the same kind with another number of bodies."""
     name, _, count = spec.partition(":")
     system = system_from(f"{name}:{count if bodies is None else bodies}")
-    if not system.is_chain:
+    if not system.contents.is_chain:
         raise InputError(f"'{spec}' is not a chain; name one such as {SYSTEMS[0]}")
     return system
 
@@ -48,8 +48,8 @@ def limits_of(spec: str, machine: Machine, seconds: float) -> list[dict[str, Any
     """Count and time one chain, in lanes and in doubles; all figures are per body."""
     system = chain_of(spec)
     n = system.n_bodies
-    counts = counts_per_body(chain_of(spec, SHORT), chain_of(spec, LONG))
-    size = sum(part.nbytes for part in flat(chain(system)) if isinstance(part, np.ndarray))
+    counts = counts_per_body(chain_of(spec, SHORT).contents, chain_of(spec, LONG).contents)
+    size = sum(part.nbytes for part in flat(chain(system.contents)) if isinstance(part, np.ndarray))
     rows = []
     for lanes, sweeps in ((machine.width, PIECE), (1, TIP)):
         total = sum((counts[name] for name in sweeps), Counts())

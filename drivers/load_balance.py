@@ -175,14 +175,14 @@ def compose_balance(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Put the same together for ranks that there are no cores for, from the shares of an inner rank and of the last."""
     strategy = coupling_named(algorithm.coupling)
-    joins = (ranks - 1).bit_length() * Calibration(chain).join(algorithm.coupling)
+    joins = (ranks - 1).bit_length() * Calibration(chain.contents).join(algorithm.coupling)
     rows = []
     for share in (None, *shares):
         ratio = None if share is None else ratio_of(share, ranks)
-        division = strategy.divide(chain, ranks, None, ratio, algorithm.lanes)
+        division = strategy.divide(chain.contents, ranks, None, ratio, algorithm.lanes)
         parts = []
         for number in (ranks // 2, ranks - 1):
-            with closing(Share(chain, division, number, algorithm.coupling)) as part:
+            with closing(Share(chain.contents, division, number, algorithm.coupling)) as part:
                 compile_evaluations(part)
                 parts.append(sum(part.time(seconds)))
         got = float(division.cuts[-1] - division.cuts[-2]) / chain.n_bodies

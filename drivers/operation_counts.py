@@ -114,7 +114,7 @@ def main(
     for p in (*many, *few):
         if not 1 <= p <= n:
             raise InputError(f"processors: {p} for a chain of {n} bodies; choose numbers from 1 to {n}")
-    counted = {name: operations_of(*pair) for name, pair in chains().items()}
+    counted = {name: operations_of(*(system.contents for system in pair)) for name, pair in chains().items()}
     matrices = {str(size): inertia_operations(size)._asdict() for size in INERTIA_SIZES}
     sources = {"ours": models(counted["revolute"]), "paper": PAPER}
     table = {

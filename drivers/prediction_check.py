@@ -77,8 +77,8 @@ def main(
                 with first_ranks(comm, 1) as alone:
                     if alone is not None:
                         one = float(bench(system, alone, coupling, seconds)["us_min"])
-                        known = Calibration(system, share_seconds)
-                        said = predict(system, (1, comm.size), cluster, coupling, known)
+                        known = Calibration(system.contents, share_seconds)
+                        said = predict(system.contents, (1, comm.size), cluster, coupling, known)
                         found.append([one, many, *(1e6 * prediction.seconds for prediction in said)])
             if comm.rank == 0:
                 least = [min(column) for column in zip(*found, strict=True)]

@@ -237,7 +237,7 @@ def beam_system(links: int, force: float = 0.0) -> System:
     system = System("beam", gravity=(0, 0, 0))
     system.repeat(1, Body(name="box", joint=first, **box(1.0)))
     system.repeat(links - 2, Body(name="box", joint=inner, **box(1.0)))
-    system.add(Body(name="tip", joint=inner, **box(0.5)), parent=system.name_of(links - 2))
+    system.add(Body(name="tip", joint=inner, **box(0.5)), parent=system.contents.name_of(links - 2))
     if force:
         system.add_wrench("tip", frame="world", point=(link / 2, 0, 0), force=(0, -force, 0))
     return system

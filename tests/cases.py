@@ -11,7 +11,9 @@ from mpi4py import MPI
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import JOINT_TYPES, Joint, System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.segments import Integers
+from mpimbs.model.system import contents_of
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.motion import join_turn
@@ -25,9 +27,9 @@ from swept import Swept
 GENERATORS = ("chain", "spatial_chain", "rope", "free_chain")
 
 
-def moving_state(system: System, seed: int = 0, size: float = 1.0) -> State:
+def moving_state(system: System | Contents, seed: int = 0, size: float = 1.0) -> State:
     """A state (q, u, tau) around the initial one of a system: displaced, moving, driven."""
-    c = system.columns()
+    c = contents_of(system).columns()
     rng = np.random.default_rng(seed)
     q = c.q + size * rng.uniform(-0.5, 0.5, system.nq)
     for k in np.flatnonzero([JOINT_TYPES[kind].quaternion for kind in c.joint_type]):
@@ -65,8 +67,8 @@ def tree_of(
     system = System(name="tree", gravity=whole.gravity)
     for k, body in enumerate(order.tolist()):
         above = int(place[parents[body]])
-        template = whole.segments.template(k)
-        system.add(template, parent=whole.segments.template(above).name if above >= 0 else "world")
+        template = whole.contents.segments.template(k)
+        system.add(template, parent=whole.contents.segments.template(above).name if above >= 0 else "world")
     return system, q, u, tau
 
 
@@ -76,7 +78,7 @@ def parts(dynamics: Dynamics, q: Array, u: Array, *more: Array) -> list[Array]:
     return [q[dynamics.gather_q.part], u[mine], *(vector[mine] for vector in more)]
 
 
-def separated(system: System, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> Dynamics:
+def separated(system: System | Contents, comm: MPI.Comm, cuts: int, solver: LoadSolver) -> Dynamics:
     """Dynamics by constraint loads with so many cuts, or the least that the ranks allow."""
     return Dynamics(system, comm, "pcg", cuts=max(cuts, comm.size - 1), solver=solver)
 
@@ -85,31 +87,31 @@ def typed_chain(types: tuple[str, ...], seed: int, **options: bool) -> System:
     """A random chain whose joints are of the given types in order."""
     system = System(gravity=(1.0, -9.0, 3.0))
     for k, name in enumerate(types):
-        body = random_system(1000 * seed + k, 1, True, [name], **options)[0].body(0)
+        body = random_system(1000 * seed + k, 1, True, [name], **options)[0].contents.body(0)
         system.add(body.model_copy(update={"name": f"b{k}", "parent": None}))
     return system
 
 
-def isolated(system: System) -> System:
+def isolated(system: System | Contents) -> System:
     """The same system set free: no gravity, no wrenches, the first joint free, without spring, damper and torque.
 
     Of a tree, the other bodies on the world are moved to the first.
     """
     free = System(gravity=(0, 0, 0))
-    for body in system.bodies():
+    for body in contents_of(system).bodies():
         changes: dict[str, object] = {"wrench": ()}
         if not free.n_bodies:
             changes["joint"] = Joint(type="free")
         elif body.parent == "world":
-            changes["parent"] = system.name_of(0)
+            changes["parent"] = contents_of(system).name_of(0)
         free.add(body.model_copy(update=changes))
     return free
 
 
-def with_rotors(system: System, largest: float = 0.5) -> System:
+def with_rotors(system: System | Contents, largest: float = 0.5) -> System:
     """The same bodies, with rotors of all sizes up to one on the axes of most joints, and on some axes of others."""
     driven = System(system.name, system.gravity)
-    for k, body in enumerate(system.bodies()):
+    for k, body in enumerate(contents_of(system).bodies()):
         nu = body.joint.kind.nu
         armature = tuple(largest * abs(np.sin(k + d)) * ((k + d) % 3 > 0) for d in range(nu))
         joint = body.joint.model_copy(update={"armature": armature})
@@ -117,7 +119,7 @@ def with_rotors(system: System, largest: float = 0.5) -> System:
     return driven
 
 
-def accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
+def accelerations(system: System | Contents, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
     """Accelerations by the sweeps on this process alone."""
     with closing(Dynamics(system, comm=MPI.COMM_SELF)) as dynamics:
         return dynamics.accelerations(q, u, tau, t)
@@ -137,14 +139,14 @@ def joined(left: Array, right: Array) -> tuple[Array, Array]:
     return total, response
 
 
-def in_pieces(system: System, cuts: list[int], q: Array, u: Array, tau: Array) -> Array:
+def in_pieces(system: System | Contents, cuts: list[int], q: Array, u: Array, tau: Array) -> Array:
     """Accelerations [nu] by pieces of a chain one after the other in this process, joined from the right.
 
     The plainest use of the handle equations: what a coupling over ranks has to agree with.
     """
-    q_at, u_at = system.offsets()
+    q_at, u_at = contents_of(system).offsets()
     bounds = list(pairwise(cuts))
-    pieces = [Swept(Subchains([Subchain(system, a, b)])) for a, b in bounds]
+    pieces = [Swept(Subchains([Subchain(contents_of(system), a, b)])) for a, b in bounds]
     parts = [(slice(q_at[a], q_at[b]), slice(u_at[a], u_at[b])) for a, b in bounds]
     turn, blocks = AT_REST[:TURNING].copy(), []
     for piece, (mine, ours) in zip(pieces, parts, strict=True):

@@ -122,12 +122,12 @@ def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
     if not steps:
         times = [t_end * source.uniform(0, 1) for _ in range(source.count(1, 8))]
     goals = [*sorted(time for time in times if source.chance(0.7)), t_end]
-    driven = [k for k, body in enumerate(system.bodies()) if body.joint.kind.nu and body.name not in changed]
-    at, drives = system.offsets()[1], dict[int, tuple[str, Array]]()
+    driven = [k for k, body in enumerate(system.contents.bodies()) if body.joint.kind.nu and body.name not in changed]
+    at, drives = system.contents.offsets()[1], dict[int, tuple[str, Array]]()
     for goal in range(len(goals) - 1):
         if driven and source.chance(0.2):
             k = choice(source, driven)
-            drives[goal] = system.name_of(k), case.tau[at[k] : at[k + 1]] * source.uniform(-1, 1)
+            drives[goal] = system.contents.name_of(k), case.tau[at[k] : at[k + 1]] * source.uniform(-1, 1)
     most = min(ranks, system.n_bodies, 1 + (settings.get("cuts") or ranks - 1))
     first, same = 1 + source.index(most), source.chance(0.4)
     acts = [
@@ -155,8 +155,8 @@ def beat(t: float) -> float:
 
 def add_functions(source: Weighted, system: System) -> None:
     """Forces that are functions of time, of time and state."""
-    names = [system.name_of(k) for k in range(system.n_bodies)]
-    movable = [name for name, body in zip(names, system.bodies(), strict=True) if body.joint.kind.nu]
+    names = [system.contents.name_of(k) for k in range(system.n_bodies)]
+    movable = [name for name, body in zip(names, system.contents.bodies(), strict=True) if body.joint.kind.nu]
     ways: list[Callable[[], object]] = [
         lambda: system.add_wrench(choice(source, names), force=gust, frame=choice(source, ("body", "world"))),
         lambda: system.add_body_force(None, current, point="center_of_mass", vectorized=True),
@@ -172,9 +172,13 @@ def add_functions(source: Weighted, system: System) -> None:
 def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:
     """Joints, loops and gears that are cut, loops and gears that are connected; gives which names change."""
     system, changed = case.system, set[str]()
-    tied = {name for tendon in system.loads.tendons.values() for name in tendon.joints}  # which can't be cut
-    hung = [b.name for b in system.bodies() if (b.parent != "world" or b.joint.type != "free") and b.name not in tied]
-    held, idle = [loop.name for loop in system.loops], [loop.name for loop in system.loops.idle]
+    tied = {name for tendon in system.contents.loads.tendons.values() for name in tendon.joints}  # which can't be cut
+    hung = [
+        b.name
+        for b in system.contents.bodies()
+        if (b.parent != "world" or b.joint.type != "free") and b.name not in tied
+    ]
+    held, idle = [loop.name for loop in system.contents.loops], [loop.name for loop in system.contents.loops.idle]
     for _ in range(source.count(1, 3)):
         name = choice(source, choice(source, [names for names in (hung, held, held, idle) if names] or [[""]]))
         if not name or name in changed:
@@ -184,7 +188,7 @@ def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:
         what: Settings = {"connect": name, "gap": "close"} if name in idle else {"cut": name}
         if source.chance(0.35):
             k = source.index(system.n_bodies)
-            system.add_event(when=passing(source, case, k, time), bodies=system.name_of(k), **what)
+            system.add_event(when=passing(source, case, k, time), bodies=system.contents.name_of(k), **what)
             continue
         system.add_event(time=time, **what)
         if name in held and source.chance(0.6):

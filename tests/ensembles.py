@@ -51,10 +51,10 @@ def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Ve
     """Simulate copies of a course's system, disturbed and not, and compare; rank 0 has the verdict. All ranks call."""
     case, source = course.case, Weighted(course.case.seed + 7 * 10**9)
     count, told, verdict = comm.size + source.index(6), told_as({"ensemble": case.seed}), Verdict()
-    shares = np.array([1.0 if case.system.has_motions else source.uniform(0.3, 1.0) for _ in range(count)])
+    shares = np.array([1.0 if case.system.contents.has_motions else source.uniform(0.3, 1.0) for _ in range(count)])
     state = np.tile(case.q, (count, 1)), shares[:, None] * case.u
     settings = {name: value for name, value in course.settings.items() if name in OF_ENSEMBLES}
-    if course.system.events:
+    if course.system.contents.events:
         settings["poses"] = True
     if source.chance(0.3):  # which lanes don't carry
         settings["sample"] = "q,u,power,joint_work"
@@ -87,7 +87,7 @@ def motion_of(course: Course, comm: MPI.Comm, result: EnsembleResult) -> dict[st
 
 def compared(course: Course, result: Any) -> dict[str, Any]:
     """What is compared of a motion: joints that events cut have no coordinates, bodies have poses."""
-    names = ("poses", "energy") if course.system.events else ("q", "u")
+    names = ("poses", "energy") if course.system.contents.events else ("q", "u")
     return {name: np.asarray(getattr(result, name)) for name in names}
 
 

@@ -38,15 +38,15 @@ def wave(t: float) -> tuple[float, float, float]:
 def loaded(system: System) -> tuple[list[int], list[int]]:
     """Let the functions act on a system; gives the bodies of `pull`, and those of `motor`."""
     pulled = list(range(1, system.n_bodies, 3))
-    movable = [k for k in range(system.n_bodies) if system.body(k).joint.kind.nu]
-    kind = system.body(movable[-1]).joint.type
-    alike = [k for k in movable if system.body(k).joint.type == kind]
+    movable = [k for k in range(system.n_bodies) if system.contents.body(k).joint.kind.nu]
+    kind = system.contents.body(movable[-1]).joint.type
+    alike = [k for k in movable if system.contents.body(k).joint.type == kind]
     others = [k for k in movable[::2] if k not in alike]
     system.add_body_force(None, current, point="center_of_mass", vectorized=True)
-    system.add_body_force([system.name_of(k) for k in pulled[::-1]], pull, point=HALF)
-    system.add_joint_force([system.name_of(k) for k in alike], motor, vectorized=True)
+    system.add_body_force([system.contents.name_of(k) for k in pulled[::-1]], pull, point=HALF)
+    system.add_joint_force([system.contents.name_of(k) for k in alike], motor, vectorized=True)
     if others:
-        system.add_joint_force([system.name_of(k) for k in others], motor)
+        system.add_joint_force([system.contents.name_of(k) for k in others], motor)
     return pulled, alike + others
 
 
@@ -56,17 +56,19 @@ def as_constants(system: System, pulled: list[int], driven: list[int], state: St
     Nothing is used of what tells the functions motions and brings their loads to bodies: kinematics are the oracle's.
     """
     q, u, tau = state
-    c, motion = system.columns(), dense.kinematics(system, q, u)
+    c, motion = system.contents.columns(), dense.kinematics(system, q, u)
     for k in range(system.n_bodies):
         rotation, omega = motion.rotation[k], motion.omega[k]
         told = BodyMotion(np.int64(k), rotation, motion.com[k], omega, motion.com_velocity[k])
         moment, force = current(t, told)
-        system.add_wrench(system.name_of(k), moment=moment, force=force, point=c.center_of_mass[k], frame="world")
+        system.add_wrench(
+            system.contents.name_of(k), moment=moment, force=force, point=c.center_of_mass[k], frame="world"
+        )
         if k in pulled:
             position = motion.origin[k] + rotation @ HALF
             velocity = motion.com_velocity[k] + np.cross(omega, position - motion.com[k])
             moment, force = pull(t, BodyMotion(np.int64(k), rotation, position, omega, velocity))
-            system.add_wrench(system.name_of(k), force=force, point=HALF, frame="world")
+            system.add_wrench(system.contents.name_of(k), force=force, point=HALF, frame="world")
     total = tau.copy()
     for k in driven:
         mine, ours = slice(*c.q_offset[k : k + 2]), slice(*c.u_offset[k : k + 2])

@@ -67,7 +67,7 @@ def settings_of(case: Case, ranks: int) -> Iterator[Settings]:
         other = ("pcg", "assembly", "augmented", "dca")[source.index(4)]
         if other == "pcg":
             yield {"coupling": "pcg", "cuts": max(ranks - 1, min(n - 1, 1 + source.index(6)))}
-        elif other != "dca" or (case.system.is_chain and not case.system.loops):
+        elif other != "dca" or (case.system.contents.is_chain and not case.system.contents.loops):
             yield {"coupling": other}
 
 
@@ -89,7 +89,7 @@ def check(case: Case, comm: MPI.Comm, only: Settings | None = None) -> Verdict:
             oracle.judge(found, settings, told, verdict)
     if only is None or "operation" in only:
         operate(case, comm, oracle, verdict, None if only is None else only["operation"])
-    if case.seed % INVARIANT == 0 and not case.system.has_motions:
+    if case.seed % INVARIANT == 0 and not case.system.contents.has_motions:
         invariant(case, comm, oracle, verdict)
     return verdict
 
@@ -296,7 +296,7 @@ class Oracle:
         )
         far = 1 + float(abs(m.com).max())
         compare("kinetic energy", ours[:1], np.array([kinetic]), 1e-11 * kinetic + 1e-290)
-        if not any(loop.acts for _, loop in system.loops.joints):
+        if not any(loop.acts for _, loop in system.contents.loops.joints):
             size += float((c.mass * (abs(m.com) @ abs(descriptor.state.gravity))).sum())
             compare("potential energy", ours[1:2], np.array([potential]), 1e-11 * size)
         compare("momentum", ours[2:], np.concatenate((linear, angular)), 1e-11 * momenta * far)
@@ -347,7 +347,7 @@ class Oracle:
         ):
             if not (found <= allowed).all():
                 worst = int(np.argmax(np.nan_to_num(found, nan=np.inf)))
-                name = self.case.system.loops[worst].name
+                name = self.case.system.contents.loops[worst].name
                 verdict.wrong.append(f"{told}: {what} of closed loop {name} are said to be apart by {found[worst]:.3g}")
 
     def loads(self, joints: Array, loops: Array, share: float, told: str, verdict: Verdict) -> None:
@@ -367,7 +367,7 @@ class Oracle:
         acting = d.right_side(self.case.tau, along_loops=False)
         left = (acting - d.matrix.times(x))[: first + len(d.u)].astype(float)
         terms = (d.matrix.times(x, absolute=True) + abs(acting))[: first + len(d.u)].astype(float)
-        at_u = self.case.system.offsets()[1]
+        at_u = self.case.system.contents.offsets()[1]
         joints_of_loops = iter(zip(d.loops, d.constraints(), strict=True))
 
         def act(ends: tuple[int, int], place: Array, load: Array) -> None:
@@ -377,11 +377,11 @@ class Oracle:
                     left[6 * body : 6 * body + 6] += moved
                     terms[6 * body : 6 * body + 6] += abs(moved)
 
-        for number, loop in enumerate(self.case.system.loops):
+        for number, loop in enumerate(self.case.system.contents.loops):
             if isinstance(loop, Gear):  # a force along both joints, which these pass
                 force = self.gear_force(loop, loops[number])
                 for name, share_of_it in ((loop.joint, 1.0), (loop.of, -loop.ratio)):
-                    left[first + at_u[self.case.system.index_of(name)]] += share_of_it * force
+                    left[first + at_u[self.case.system.contents.index_of(name)]] += share_of_it * force
                 continue
             _, (_, ends, closure) = next(joints_of_loops)
             frame = closure.bodies[1].rotation.astype(float)
@@ -391,7 +391,7 @@ class Oracle:
         if not (abs(left[bodies]) <= 100 * share * terms[bodies].max()).all():
             worst = int(np.argmax(np.nan_to_num(abs(left[bodies]), nan=np.inf)))
             verdict.wrong.append(
-                f"{told}: loads leave {left[worst]:.3g} of {self.case.system.name_of(worst // 6)}, "
+                f"{told}: loads leave {left[worst]:.3g} of {self.case.system.contents.name_of(worst // 6)}, "
                 f"of {terms[worst]:.3g} (all: {terms[bodies].max():.3g})"
             )
         off = np.where(d.held, 0.0, abs(left[along]))
@@ -403,9 +403,9 @@ class Oracle:
 
     def gear_force(self, gear: Gear, load: Array) -> float:
         """The force of a gear on the joint that follows, from its load on the body, in the body's frame."""
-        joint = self.case.system.body(self.case.system.index_of(gear.joint)).joint
+        joint = self.case.system.contents.body(self.case.system.contents.index_of(gear.joint)).joint
         part = load[3:] if joint.type == "prismatic" else load[:3]
-        turned = self.descriptor.state.joints[self.case.system.index_of(gear.joint)].rotation.astype(float)
+        turned = self.descriptor.state.joints[self.case.system.contents.index_of(gear.joint)].rotation.astype(float)
         return float(np.array(joint.axis) @ turned @ part)
 
 
@@ -473,18 +473,18 @@ def told_as(settings: Settings) -> str:
 def less(case: Case) -> Iterator[Any]:
     """Ways to make a case smaller: each takes one and gives another, or None."""
     system = case.system
-    half = len(system.loops)
+    half = len(system.contents.loops)
     while half := half // 2:
-        for begin in range(0, len(system.loops), half):
-            names = {loop.name for loop in system.loops[begin : begin + half]}
+        for begin in range(0, len(system.contents.loops), half):
+            names = {loop.name for loop in system.contents.loops[begin : begin + half]}
             yield lambda case, names=names: rebuilt(case, without=names)
     yield lambda case: rebuilt(case, plain=True)
     yield lambda case: rebuilt(case, without=set(case.system.springs))
     yield lambda case: Case(case.seed, case.system, case.q, 0 * case.u, case.tau, case.features)
     yield lambda case: Case(case.seed, case.system, case.q, case.u, 0 * case.tau, case.features)
-    for name in [system.name_of(k) for k in reversed(range(system.n_bodies))]:
+    for name in [system.contents.name_of(k) for k in reversed(range(system.n_bodies))]:
         yield lambda case, name=name: rebuilt(case, bodies={name})
-    for loop in system.loops:
+    for loop in system.contents.loops:
         yield lambda case, name=loop.name: rebuilt(case, without={name})
 
 
@@ -492,17 +492,17 @@ def rebuilt(case: Case, bodies: Any = (), without: Any = (), plain: bool = False
     """The case without some bodies, none of which carries or holds anything, loops and springs; `plain`: without
     wrenches, added mass, armature, springs and dampers. None if that changes nothing."""
     system = case.system
-    names = {system.name_of(k) for k in range(system.n_bodies)}
+    names = {system.contents.name_of(k) for k in range(system.n_bodies)}
     gone = set(bodies) & names
-    kept_loops = [loop for loop in system.loops if loop.name not in without]
-    kept_springs = [spring for name, spring in system.springs.items() if name not in without]
+    kept_loops = [loop for loop in system.contents.loops if loop.name not in without]
+    kept_springs = [spring for name, spring in system.contents.springs.items() if name not in without]
     used = {name for loop in kept_loops for name in loop.bodies} | {n for spring in kept_springs for n in spring.bodies}
-    if gone & (used | {body.parent for body in system.bodies()}):
+    if gone & (used | {body.parent for body in system.contents.bodies()}):
         return None
     made = System(system.name, system.gravity)
     keep_q, keep_u = np.ones(system.nq, bool), np.ones(system.nu, bool)
-    at_q, at_u = system.offsets()
-    for k, body in enumerate(system.bodies()):
+    at_q, at_u = system.contents.offsets()
+    for k, body in enumerate(system.contents.bodies()):
         if body.name in gone:
             keep_q[at_q[k] : at_q[k + 1]], keep_u[at_u[k] : at_u[k + 1]] = False, False
             continue
@@ -520,6 +520,11 @@ def rebuilt(case: Case, bodies: Any = (), without: Any = (), plain: bool = False
         made.add_gear(loop) if isinstance(loop, Gear) else made.add_loop(loop)
     for spring in kept_springs:
         made.add_spring(spring)
-    if not plain and not gone and len(made.loops) == len(system.loops) and len(made.springs) == len(system.springs):
+    if (
+        not plain
+        and not gone
+        and len(made.contents.loops) == len(system.contents.loops)
+        and len(made.contents.springs) == len(system.contents.springs)
+    ):
         return None
     return Case(case.seed, made, case.q[keep_q], case.u[keep_u], case.tau[keep_u], case.features)

@@ -55,14 +55,14 @@ class Dense:
     def point(self, q: Array, speeds: Array) -> Array:
         """Angular velocity and velocity [6] of the point that the case draws."""
         name, local = drawn_point(self.case)
-        k, m = self.case.system.index_of(name), self.at(q, speeds).kinematics
+        k, m = self.case.system.contents.index_of(name), self.at(q, speeds).kinematics
         arm = m.origin[k] + m.rotation[k] @ local - m.com[k]
         return np.concatenate((m.omega[k], m.com_velocity[k] + np.cross(m.omega[k], arm)))
 
 
 def drawn_point(case: Case) -> tuple[str, Array]:
     source = Weighted(case.seed + 5 * 10**9)
-    name = case.system.name_of(source.index(case.system.n_bodies))
+    name = case.system.contents.name_of(source.index(case.system.n_bodies))
     return name, np.array([source.uniform(-1, 1) for _ in range(3)])
 
 
@@ -152,8 +152,8 @@ def placed(parts: list[Array], order: list[Any]) -> Array:
 
 
 def unit_quaternions(case: Case, q: Array) -> Array:
-    q, at = np.array(q), case.system.offsets()[0]
-    for k, body in enumerate(case.system.bodies()):
+    q, at = np.array(q), case.system.contents.offsets()[0]
+    for k, body in enumerate(case.system.contents.bodies()):
         if body.joint.kind.quaternion:
             q[at[k] : at[k] + 4] /= np.linalg.norm(q[at[k] : at[k] + 4].astype(float))
     return q
@@ -192,7 +192,7 @@ def judge_equilibrium(case: Case, found: Found, _: Any) -> Iterator[Row]:
         still,
         ROUNDINGS * at_rest.margin + AT_REST * pushed + 10 * found["left"],
     )
-    if system.loops or any(spring.tension_only for spring in system.springs.values()):
+    if system.contents.loops or any(spring.tension_only for spring in system.contents.springs.values()):
         return  # bends at once
     for square, shape, off in zip(*found["modes"][:3], strict=True):
         if not off < 1e-4:
@@ -214,7 +214,7 @@ def judge_equilibrium(case: Case, found: Found, _: Any) -> Iterator[Row]:
 def ask_assembly(case: Case, dynamics: Dynamics) -> Found:
     rates = dense.coordinate_rates(opened(case.system), case.q, OPENED * other_speeds(case))
     begin = unit_quaternions(case, case.q + rates)
-    return {"q": assemble(case.system, begin, case.u).q}
+    return {"q": assemble(case.system.contents, begin, case.u).q}
 
 
 def judge_assembly(case: Case, found: Found, _: Any) -> Iterator[Row]:
@@ -236,11 +236,11 @@ class Operation(NamedTuple):
 
 
 def small(case: Case) -> bool:
-    return 0 < case.system.nu <= SPEEDS and not case.system.has_motions
+    return 0 < case.system.nu <= SPEEDS and not case.system.contents.has_motions
 
 
 def of_a_tree(case: Case) -> bool:
-    return small(case) and not case.system.loops
+    return small(case) and not case.system.contents.loops
 
 
 def at_rest(case: Case) -> bool:
@@ -249,7 +249,11 @@ def at_rest(case: Case) -> bool:
 
 def with_loops(case: Case) -> bool:
     few = case.system.n_bodies <= 3 * BODIES and small(case)
-    return few and bool(case.system.loops) and not any(isinstance(loop, Gear) for loop in case.system.loops)
+    return (
+        few
+        and bool(case.system.contents.loops)
+        and not any(isinstance(loop, Gear) for loop in case.system.contents.loops)
+    )
 
 
 OPERATIONS = {

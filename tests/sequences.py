@@ -225,7 +225,7 @@ class Life:
             restart(kept, self.part, system=course.system)
             return now
         cadence = replace(course.cadence, path=kept.place)
-        self._simulation = Simulation.going_on(kept, course.system, self.part, cadence, True)
+        self._simulation = Simulation.going_on(kept, course.system.contents, self.part, cadence, True)
         for k in set(course.ahead(now * (1 - 2e-12))) - set(course.ahead(now)):
             course.drive(self._simulation, k)
         return now
@@ -318,7 +318,7 @@ def judged(life: Life, right: Result, amplified: float) -> list[str]:
     assert isinstance(found, Result)
     iterated = course.settings["coupling"] in ("pcg", "augmented")
     share = TOLERANCE["iterated sequences" if iterated else "sequences"][0]
-    if any(event.when is not None for event in course.system.events):
+    if any(event.when is not None for event in course.system.contents.events):
         share += FOUND * course.fastest
     share *= amplified
     balance = TOLERANCE["balance of sequences"][0] * course.settings.get("rtol", np.inf) + share

@@ -35,7 +35,7 @@ def test_what_was_wrong_is_right(comm: MPI.Comm, given: dict[str, Any]) -> None:
 def test_motions_that_acted_outlive_a_refinement(comm: MPI.Comm) -> None:
     """The first evaluation refines what the loops leave, by motions of other speeds: work was off by a first stage."""
     case = course_of(956580760, 4, True).case
-    case.system.events.clear()
+    case.system.contents.events.clear()
     with closing(Dynamics(case.system, comm)) as dynamics:
         q, u = case.q[dynamics.gather_q.part].copy(), case.u[dynamics.gather_u.part].copy()
         udot, rates, found = np.empty(len(u)), np.empty(len(q)), []

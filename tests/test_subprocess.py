@@ -118,12 +118,12 @@ with abort_on_error(MPI.COMM_WORLD):
     "in the command line": """
 import mpimbs.cli
 import mpimbs.model
-read = mpimbs.model.system_of
+read = mpimbs.model.contents_from
 def with_bug(spec):
     if MPI.COMM_WORLD.rank == 1:
         raise KeyError("a bug")
     return read(spec)
-mpimbs.model.system_of = with_bug
+mpimbs.model.contents_from = with_bug
 mpimbs.cli.main(["check", "chain:6"])
 """,
     "in an evaluation": """

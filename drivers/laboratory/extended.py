@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpimbs.kernels.compiler import interpreted
 from mpimbs.kernels.lanes import square_root
 from mpimbs.kernels.trigonometry import arc_tangent, sine_cosine
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.sweep.build import build
 from mpimbs.sweep.inverse import inverse_dynamics
 from mpimbs.sweep.inward import inward, outward
@@ -43,7 +43,7 @@ class ExtendedSweeps:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         Without loops, wrenches and functions of time or state.
     q, u : array [nq], [nu]
         The state (rad, m, quaternions; rad/s, m/s).
@@ -56,7 +56,7 @@ class ExtendedSweeps:
         The system has loops, wrenches, springs between bodies or functions of time or state.
     """
 
-    def __init__(self, system: System, q: Array, u: Array, digits: int = 40) -> None:
+    def __init__(self, system: Contents, q: Array, u: Array, digits: int = 40) -> None:
         mp.dps = digits
         c = system.columns()
         if c.wrenches or c.torque_functions or system.loads.functions or system.springs or system.loops:

@@ -114,7 +114,7 @@ def _here(n: int) -> Counts:
 
 def _sweeps(n: int) -> Counts:
     """Twists and composites of a chain of n links."""
-    subchain = Subchain(system_from(f"spatial_chain:{n}"))
+    subchain = Subchain(system_from(f"spatial_chain:{n}").contents)
     structure, work, lines = subchain.made.structure, subchain.work, (np.zeros(LINE * n), n, np.arange(n))
     frames = np.zeros(n * FRAME)
     placed = count(joint_places, 0.0, structure, subchain.q, work.place)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from laboratory.counting import Counts
 from laboratory.sweeps import PIECE, TIP, Chain, chain, count, count_sweeps, counts_per_body
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parts.bodies.dca_bodies import LEAF_SCRATCH, Halving, assemble_bodies, inverse_inertias
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
@@ -96,14 +96,14 @@ class OperationCounts(NamedTuple):
         return self.release + self.assemble + self.spread
 
 
-def operations_of(short: System, long: System) -> OperationCounts:
+def operations_of(short: Contents, long: Contents) -> OperationCounts:
     """Count the useful operations of bodies and joins in chains of one kind.
 
     Spare columns and products with literal zeros are left out; see `laboratory.counting`.
 
     Parameters
     ----------
-    short, long : System
+    short, long : Contents
         Two chains of the same kind, three bodies or more; the mean over the bodies is taken by which they differ.
 
     Raises
@@ -175,7 +175,7 @@ class _Leaves(NamedTuple):
     freed: list[int]
 
 
-def leaves_of(system: System, a: Chain) -> _Leaves:
+def leaves_of(system: Contents, a: Chain) -> _Leaves:
     """Make a halving of one leaf for each body of a chain, whose kinematics `a` holds."""
     last_step = build(system.columns()).body_step
     inverses = inverse_inertias(system, 0, a.structure, last_step)

@@ -17,7 +17,8 @@ from scipy.spatial.transform import Rotation
 
 from laboratory.peers import Floats, Peer, UnavailableError
 from mpimbs.dynamics.resources import free_memory
-from mpimbs.model import JOINT_TYPES, Columns, System
+from mpimbs.model import JOINT_TYPES, Columns
+from mpimbs.model.contents import Contents
 
 X, Y, Z = np.eye(3)
 
@@ -121,7 +122,7 @@ class PinocchioModel:
         Where our coordinates and speeds stand among Pinocchio's.
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: Contents) -> None:
         self.columns = c = system.columns()
         self.model = model = pin.Model()
         model.gravity = pin.Motion(np.asarray(system.gravity, dtype=float), np.zeros(3))
@@ -184,7 +185,7 @@ def memory_needed(nu: int) -> float:
 SHARE = 0.5  # of the free memory that it may take
 
 
-def check(system: System, memory: float | None) -> None:
+def check(system: Contents, memory: float | None) -> None:
     """Say what Pinocchio can't take of a system, or that it needs more memory (bytes) than it may take.
 
     Raises
@@ -274,7 +275,7 @@ def _bounded_forces(c: Columns, where: npt.NDArray[np.bool_], q: Floats, u: Floa
     return total - np.clip(friction * u / np.where(friction > 0.0, c.friction_speed[where], 1.0), -friction, friction)
 
 
-def loop_forces(system: System, built: PinocchioModel, q: Floats, u: Floats) -> Floats:
+def loop_forces(system: Contents, built: PinocchioModel, q: Floats, u: Floats) -> Floats:
     """Give what springs, dampers and torques at time 0 of loop joints are on the tree's joints (Pinocchio's order)."""
     total = np.zeros(built.model.nv)
     data = built.model.createData()
@@ -316,7 +317,7 @@ def loop_ways(built: PinocchioModel, state: tuple[Floats, ...]) -> dict[str, Cal
 
 
 def pinocchio_peer(
-    system: System, q: Floats, u: Floats, tau: Floats | None = None, memory: float | None = None
+    system: Contents, q: Floats, u: Floats, tau: Floats | None = None, memory: float | None = None
 ) -> Peer:
     """Build a system in Pinocchio at a state; arguments as for `peers.PEERS`.
 

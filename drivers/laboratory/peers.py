@@ -29,7 +29,8 @@ from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.laps import summary
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import free_memory
-from mpimbs.model import System, system_from
+from mpimbs.model import system_from
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 
 OURS = "mpimbs"
@@ -89,7 +90,7 @@ raises `UnavailableError` with the reason where it gives no figure.
 
 
 def compare(
-    system: System,
+    system: Contents,
     seconds: float = 1.0,
     names: Sequence[str] | None = None,
     memory: float | None = None,
@@ -108,7 +109,7 @@ def compare(
 
     Parameters
     ----------
-    system : System
+    system : Contents
     seconds : float
         Wall time to spend on repetitions (s), all programs together; each does 5 rounds at least.
     names : sequence of str, optional
@@ -287,4 +288,4 @@ def answer() -> None:
     most = min(free_memory(swap=False), math.inf if hard < 0 else hard)
     if most < math.inf:
         resource.setrlimit(resource.RLIMIT_DATA, (int(most), hard))
-    print(json.dumps(compare(system_from(spec), seconds, names, memory=memory)))
+    print(json.dumps(compare(system_from(spec).contents, seconds, names, memory=memory)))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laboratory.counting import Counted, CountedArray, Counts, UsefulCounts, counting
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.sweep.build import build
 from mpimbs.sweep.inward import far_handle, inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
@@ -56,7 +56,7 @@ def _outward(a: Chain, two_handles: bool) -> tuple[Any, ...]:
     return outward, 0.0, a.structure, a.work, tuple(a.loads[:6]), tuple(a.loads[6:]), two_handles, a.udot
 
 
-def chain(system: System) -> Chain:
+def chain(system: Contents) -> Chain:
     """Make what the sweeps work on: a chain in its initial state, with speeds u_k = 0.1 sin(k).
 
     Raises
@@ -81,7 +81,7 @@ def count_sweeps(a: Chain, useful: bool = False) -> dict[str, Counts]:
     return {name: count(*call(a), useful=useful) for name, call in SWEEPS.items()}
 
 
-def counts_per_body(short: System, long: System, useful: bool = False) -> dict[str, Counts]:
+def counts_per_body(short: Contents, long: Contents, useful: bool = False) -> dict[str, Counts]:
     """Counts of each sweep per body, from two chains of different lengths."""
     few, many = (count_sweeps(chain(system), useful) for system in (short, long))
     return {name: (many[name] - few[name]) / (long.n_bodies - short.n_bodies) for name in many}

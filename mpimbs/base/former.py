@@ -26,6 +26,12 @@ def former_attribute(owner: object, called: str, moved: Mapping[str, str], name:
     return attrgetter(moved[name])(owner)
 
 
+def refuse_former(called: str, moved: Mapping[str, str], name: str) -> None:
+    """Refuse to set an attribute of a former name, under which nobody would look at it; for `__setattr__`."""
+    if name in moved:
+        raise AttributeError(f"{called}.{name} is {called}.{moved[name]} now: set that")
+
+
 class FormerNames(MetaPathFinder, Loader):
     """A finder that Python asks for modules, before it looks for files."""
 

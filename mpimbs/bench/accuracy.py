@@ -14,7 +14,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_loops
 from mpimbs.partition.division import check_solved
 
@@ -37,12 +37,12 @@ class ShapedState(NamedTuple):
     tau: Floats
 
 
-def shaped_state(system: System, shape: str) -> ShapedState:
+def shaped_state(system: Contents, shape: str) -> ShapedState:
     """Make a state of a system in a shape of `SHAPES`, speeds and forces drawn at random.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     shape : str
         "straight": all joints of one coordinate at zero; "bent": those of the model, turned by up to 0.3 rad;
         "folded": by `FOLD`, to either side in turn; "resting": folded, at rest, without forces. Quaternions are those
@@ -68,7 +68,9 @@ def shaped_state(system: System, shape: str) -> ShapedState:
     return ShapedState(q, draw.normal(size=system.nu), draw.normal(size=system.nu))
 
 
-def accelerations(system: System, state: ShapedState, comm: MPI.Comm, coupling: str, **settings: int | None) -> Floats:
+def accelerations(
+    system: Contents, state: ShapedState, comm: MPI.Comm, coupling: str, **settings: int | None
+) -> Floats:
     """Give the accelerations [nu] of a state by a coupling, on rank 0; elsewhere an empty array. All ranks call.
 
     The settings are those of `Dynamics`.
@@ -98,14 +100,14 @@ class Fitness(NamedTuple):
         return self.error < UNFIT
 
 
-def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitness]:
+def fitness(system: Contents, couplings: Sequence[str] | None = None) -> list[Fitness]:
     """Compare couplings with the serial sweep on this process: in the model's own state, straight and folded.
 
     The constraint loads of `pcg` are solved for with one cut in the middle.
 
     Parameters
     ----------
-    system : System
+    system : Contents
         A chain or tree.
     couplings : sequence of str, optional
         By default all that this installation has and that solve it.
@@ -133,7 +135,7 @@ def fitness(system: System, couplings: Sequence[str] | None = None) -> list[Fitn
     return rows
 
 
-def _alone(system: System, state: ShapedState, coupling: str) -> Floats:
+def _alone(system: Contents, state: ShapedState, coupling: str) -> Floats:
     cuts = 1 if coupling == "pcg" and system.n_bodies > 1 else None
     return accelerations(system, state, MPI.COMM_SELF, coupling, cuts=cuts)
 
@@ -142,7 +144,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def notes(system: System) -> list[str]:
+def notes(system: Contents) -> list[str]:
     """Say for which couplings a system is unfit, by what is known of it without an evaluation."""
     found = []
     if system.loops:

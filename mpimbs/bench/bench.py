@@ -19,7 +19,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
 from mpimbs.dynamics.operators.composites import RECURSIVE
-from mpimbs.model import System
+from mpimbs.model import Model
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.lane_subtrees import Swept
@@ -29,7 +29,7 @@ MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
 _ROUNDS = 5
 
 
-def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
+def bench_inertia(system: Model, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
     """Time the inertia matrix at the initial state; all ranks call together.
 
     What is timed takes turns: the matrix, its phases, the time of writing as many bytes, products with it and its
@@ -37,7 +37,7 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
 
     Parameters
     ----------
-    system : System
+    system : System, str or Path
     comm : MPI.Comm
     seconds : float
         Wall time to spend on repetitions (s).
@@ -61,10 +61,10 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
     dynamics = Dynamics(system, comm, **settings)
     compile_evaluations(dynamics)
     first_on_node(comm, functools.partial(compile_joint_space, dynamics.divided.lanes))
-    q, nu = dynamics.subchain.q, dynamics.subchain.nu
-    u = 0.1 * np.sin(np.arange(system.nu))[dynamics.gather_u.part]
+    whole, q, nu = dynamics.system, dynamics.subchain.q, dynamics.subchain.nu
+    u = 0.1 * np.sin(np.arange(whole.nu))[dynamics.gather_u.part]
     udot, rates = np.empty(nu), np.empty(dynamics.subchain.nq)
-    out, like = dynamics.inertia_matrix(q), np.empty((nu, system.nu))
+    out, like = dynamics.inertia_matrix(q), np.empty((nu, whole.nu))
     composites, factor = dynamics.inertia.composites, dynamics.inertia.factor(q)
     calls: dict[str, Callable[[], object]] = {
         "matrix": lambda: dynamics.inertia_matrix(q, out=out),
@@ -77,7 +77,7 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
         "load sweep": lambda: factor.solve(u, udot),
         "evaluation": lambda: dynamics.derivative.evaluate(0.0, q, u, udot, rates),
     }
-    if not system.loops:
+    if not whole.loops:
         calls["inverse dynamics"] = lambda: dynamics.inverse_dynamics(q, u, u)
     if comm.size > 1:
         calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=RECURSIVE, out=out)
@@ -91,10 +91,10 @@ def bench_inertia(system: System, comm: MPI.Comm, seconds: float = 1.0, **settin
             laps[name].append(timed_calls(dynamics.comm, call, int(np.clip(share / first[name], 2, 1000))))
     found = {name: summary(np.concatenate(parts)) for name, parts in laps.items()}
     figures = {
-        "system": system.name,
+        "system": whole.name,
         "ranks": comm.size,
-        "n": system.n_bodies,
-        "dof": system.nu,
+        "n": whole.n_bodies,
+        "dof": whole.nu,
         "exchanges": composites.exchanges,
         "repetitions": sum(map(len, laps["matrix"])),
         **found.pop("matrix"),
@@ -118,7 +118,7 @@ _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 
 
 def bench(
-    system: System,
+    system: Model,
     comm: MPI.Comm,
     coupling: str = EvaluationSettings.coupling,
     seconds: float = 1.0,
@@ -135,7 +135,7 @@ def bench(
 
     Parameters
     ----------
-    system : System
+    system : System, str or Path
     comm : MPI.Comm
     coupling : str
     seconds : float
@@ -258,13 +258,13 @@ def _difference(one: _Timed, other: _Timed) -> float:
 
 
 def bench_batch(
-    system: System, copies: int, comm: MPI.Comm, seconds: float = 1.0, lanes: int | None = None
+    system: Model, copies: int, comm: MPI.Comm, seconds: float = 1.0, lanes: int | None = None
 ) -> dict[str, Any]:
     """Time an evaluation of a batch of copies in different states, and the same one copy after the other.
 
     Parameters
     ----------
-    system : System
+    system : System, str or Path
     copies : int
         Copies on all ranks together.
     comm : MPI.Comm
@@ -285,13 +285,13 @@ def bench_batch(
     """
     check_seconds(seconds)
     batches = {"used": Batch(system, copies, comm, lanes), "scalar": Batch(system, copies, comm, 1)}
-    own = comm.Dup()
+    own, whole = comm.Dup(), batches["used"].members.systems[0]
     calls: dict[str, Callable[[], None]] = {}
     accelerations = {}
     for name, batch in batches.items():
         batch.compile(own)
         phase = np.arange(batch.first, batch.last)[:, None]
-        u = 0.1 * np.sin(np.arange(system.nu) + phase)
+        u = 0.1 * np.sin(np.arange(whole.nu) + phase)
         accelerations[name] = udot = np.empty_like(u)
         rates = np.empty_like(batch.q)
         calls[name] = functools.partial(batch.derivative, batch.q, u, udot, rates)
@@ -302,11 +302,11 @@ def bench_batch(
     width = own.allreduce(batches["used"].lanes, MPI.MAX)
     own.Free()
     return {
-        "system": system.name,
+        "system": whole.name,
         "ranks": comm.size,
         "lanes": width,
-        "n": system.n_bodies,
-        "dof": system.nu,
+        "n": whole.n_bodies,
+        "dof": whole.nu,
         "copies": copies,
         "repetitions": len(laps["used"]),
         **used,

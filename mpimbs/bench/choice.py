@@ -10,7 +10,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.bench.accuracy import ASSEMBLED, LONG
 from mpimbs.bench.bench import bench
 from mpimbs.coupling import COUPLINGS, UNCOMPARED, unavailable
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 
 _SECONDS = 0.05  # s for each coupling
 
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 
 def choose_coupling(
-    system: System,
+    system: Contents,
     comm: MPI.Comm,
     **settings: Any,
 ) -> Choice:

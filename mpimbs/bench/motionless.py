@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.kernels.compiler import interpreted
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.segments import Branches, Copies, Segment, Segments
 from mpimbs.model.summary import names_where
 from mpimbs.sweep.build import build
@@ -26,7 +26,7 @@ _NOTHING = 1e-10  # of the largest acceleration
 _STEP = 0.7  # s: turns of about a radian at the random speeds
 
 
-def motionless(system: System) -> list[str]:
+def motionless(system: Contents) -> list[str]:
     """Say which joints never move: "'hook'", "'link1' to 'link50'"; none where the system is too long to look at.
 
     Begins with what moves at the start, gives that any speeds and places, and looks what has an acceleration then; this
@@ -35,7 +35,7 @@ def motionless(system: System) -> list[str]:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         Without loops.
     """
     short = _Short(system)
@@ -56,9 +56,9 @@ def motionless(system: System) -> list[str]:
 class _Short:
     """A system of the same bodies whose repetitions are cut short, and what acts on which of them."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: Contents) -> None:
         self._whole = system
-        self.system = System(system.name, system.gravity)
+        self.system = Contents(system.name, system.gravity)
         self.system.segments = cut = Segments()
         self.too_long = False
         self._begin: dict[int, int] = {}  # where a segment of the whole begins in the short one, by its first body

@@ -18,7 +18,8 @@ from mpimbs.bench.predict.open_values import value_of
 from mpimbs.bench.share import time_join
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
-from mpimbs.model import System, system_from
+from mpimbs.model import system_from
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
 from mpimbs.partition.assembly_costs import AssemblyCosts, hang_products
@@ -44,7 +45,7 @@ MOST_TOLD = 40  # nodes that are told one by one
 class Compared(NamedTuple):
     """Schedules of a system on so many ranks, by name: "auto", "balanced", "serial"."""
 
-    system: System
+    system: Contents
     order: Order
     found: dict[str, Found]
 
@@ -54,12 +55,12 @@ class Compared(NamedTuple):
         return Laid(self.order, self.found[AUTO].bounds, self.found[AUTO].schedule)
 
 
-def compare_schedules(system: System, ranks: int, leaves: str, costs: AssemblyCosts) -> Compared:
+def compare_schedules(system: Contents, ranks: int, leaves: str, costs: AssemblyCosts) -> Compared:
     """Look for the best schedule of a system; errors as of `divide_tree`.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     ranks : int
     leaves : str
         As of `partition.scheduling.LEAVES`.

@@ -14,7 +14,7 @@ from mpimbs.bench.predict.trace import Sweeps
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import aligned_zeros
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division
 from mpimbs.parts.intervals import Intervals
 from mpimbs.spatial.rows import ROW
@@ -81,7 +81,7 @@ class Share(Dynamics):
 
     Parameters
     ----------
-    system : System
+    system : Contents
     division : Division
         Of the system among all ranks.
     number : int
@@ -90,7 +90,7 @@ class Share(Dynamics):
         Of whose evaluation the sweeps are.
     """
 
-    def __init__(self, system: System, division: Division, number: int, coupling: str = "dcae") -> None:
+    def __init__(self, system: Contents, division: Division, number: int, coupling: str = "dcae") -> None:
         self._share = division, number
         super().__init__(system, MPI.COMM_SELF, coupling)
 

@@ -23,18 +23,19 @@ from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.files.output_layout import versions
 from mpimbs.model import Body, System
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_ranks, together
 from mpimbs.plots.tables import host
 
 
-def scaled(system: System, bodies: int) -> System:
+def scaled(system: Contents, bodies: int) -> Contents:
     """Give a chain of the same kind with about so many bodies: its longest repetition comes as often as that takes.
 
     Functions of time or state and wrenches given by `System.add_wrench` are left out.
 
     Parameters
     ----------
-    system : System
+    system : Contents
         A chain with a `[[repeat]]`, or a single body.
     bodies : int
 
@@ -63,7 +64,7 @@ def scaled(system: System, bodies: int) -> System:
             made.repeat(segment.count, first, *segment.bodies[1:])
         else:
             made.add(first)
-    return made
+    return made.contents
 
 
 def _on_the_last(body: Body) -> Body:
@@ -103,7 +104,7 @@ class Plan(NamedTuple):
     studies: tuple[str, ...] = STUDIES
     seconds: float = 0.3
 
-    def points(self, system: System, cores: int) -> Iterator[tuple[str, str, int, int]]:
+    def points(self, system: Contents, cores: int) -> Iterator[tuple[str, str, int, int]]:
         """Give study, coupling, number of ranks and of bodies of every point."""
         n, counts = system.n_bodies, self.ranks
         within = [count for count in counts if count <= cores] or [counts[0]]
@@ -131,7 +132,7 @@ class Plan(NamedTuple):
             raise InputError(next(iter(reasons.values()), "give couplings with `couplings`"))
         return self._replace(couplings=left), [f"{name}: {reason}" for name, reason in reasons.items() if reason]
 
-    def checked(self, system: System) -> tuple[Plan, list[str]]:
+    def checked(self, system: Contents) -> tuple[Plan, list[str]]:
         """Give what of the plan is possible for a system, and say what was left out.
 
         Raises
@@ -159,7 +160,7 @@ class Plan(NamedTuple):
         return self, []
 
 
-def default_couplings(system: System) -> tuple[str, ...]:
+def default_couplings(system: Contents) -> tuple[str, ...]:
     """All couplings that solve the system; the DCA only where it takes no more than some 10 ms an evaluation."""
     if system.loops:
         known: tuple[str, ...] = LOOPED
@@ -176,7 +177,7 @@ def default_ranks(size: int) -> tuple[int, ...]:
 
 
 def measure_plan(
-    system: System, plan: Plan, comm: MPI.Comm, tell: Callable[[int, int, str], None] = lambda done, of, what: None
+    system: Contents, plan: Plan, comm: MPI.Comm, tell: Callable[[int, int, str], None] = lambda done, of, what: None
 ) -> tuple[list[Row], list[str]]:
     """Time every point of a plan; all ranks call.
 
@@ -184,7 +185,7 @@ def measure_plan(
 
     Parameters
     ----------
-    system : System
+    system : Contents
     plan : Plan
     comm : MPI.Comm
     tell : callable
@@ -219,7 +220,7 @@ def measure_plan(
     return rows, list(dict.fromkeys(notes))
 
 
-def _measured(chain: System, coupling: str, ranks: int, seconds: float, comm: MPI.Comm) -> tuple[Row | None, str]:
+def _measured(chain: Contents, coupling: str, ranks: int, seconds: float, comm: MPI.Comm) -> tuple[Row | None, str]:
     """Figures of `bench` on the first ranks; or None, and what was refused. On all ranks."""
 
     def work() -> Row | None:
@@ -244,7 +245,7 @@ def cores_of(comm: MPI.Comm) -> int:
 
 
 def evaluations_per_second(
-    system: System, comm: MPI.Comm, coupling: str, ranks: int, rtol: float = 1e-8
+    system: Contents, comm: MPI.Comm, coupling: str, ranks: int, rtol: float = 1e-8
 ) -> float | None:
     """Evaluations per simulated second from the initial state on, at a tolerance, simulated on the first ranks.
 
@@ -261,7 +262,7 @@ def evaluations_per_second(
         return None
 
 
-def _evaluations_per_second(system: System, comm: MPI.Comm, coupling: str, rtol: float) -> float | None:
+def _evaluations_per_second(system: Contents, comm: MPI.Comm, coupling: str, rtol: float) -> float | None:
     from mpimbs.run.run import simulate  # needs petsc4py
 
     t_end = 1e-3
@@ -311,7 +312,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def heading(system: System, spec: str, comm: MPI.Comm, cores: int) -> dict[str, Any]:
+def heading(system: Contents, spec: str, comm: MPI.Comm, cores: int) -> dict[str, Any]:
     """Give the heading of a study: of which model, how it was asked for, when, and on what machine."""
     return {
         "model": spec,

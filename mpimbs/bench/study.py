@@ -21,7 +21,8 @@ from mpimbs.bench.predict.predict import predict
 from mpimbs.bench.speedup import Plan, collect, cores_of, evaluations_per_second, heading, measure_plan
 from mpimbs.bench.verdict import add_speedups, advice, fits, trusted
 from mpimbs.coupling import unavailable
-from mpimbs.model import System, system_text
+from mpimbs.model import system_text
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_ranks, on_root, together
 from mpimbs.plots.axes import new_figure, number_ticks, save
 from mpimbs.plots.tables import write_tables
@@ -156,11 +157,11 @@ def draw_sizes(table: dict[str, Any], rows: Sequence[Row]) -> Any:
 RTOL = 1e-8
 _MOST_TEXT = 100_000  # characters of a model that the study keeps
 
-Predictor = Callable[[System, Sequence[str], MPI.Comm], tuple[list[Row], list[str]]]
+Predictor = Callable[[Contents, Sequence[str], MPI.Comm], tuple[list[Row], list[str]]]
 
 
 def study(
-    system: System,
+    system: Contents,
     spec: str,
     plan: Plan,
     folder: Path,
@@ -174,7 +175,7 @@ def study(
 
     Parameters
     ----------
-    system : System
+    system : Contents
     spec : str
         How the user named it.
     plan : Plan
@@ -237,7 +238,7 @@ def study(
     return table
 
 
-def _measured(system: System, plan: Plan, comm: MPI.Comm, progress: bool) -> tuple[list[Row], list[str]]:
+def _measured(system: Contents, plan: Plan, comm: MPI.Comm, progress: bool) -> tuple[list[Row], list[str]]:
     """Measure a plan that can be; gives rows, and notes of what was left out."""
     rows, notes = measure_plan(system, plan, comm, _teller(comm, progress))
     if not rows:
@@ -264,7 +265,7 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
     """
     described = cluster_named(cluster, comm)
 
-    def rows(system: System, couplings: Sequence[str], comm: MPI.Comm) -> tuple[list[Row], list[str]]:
+    def rows(system: Contents, couplings: Sequence[str], comm: MPI.Comm) -> tuple[list[Row], list[str]]:
         found: list[tuple[list[Row], list[str]]] = []
 
         def on_the_first() -> None:
@@ -279,7 +280,7 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
 
 
 def _predicted(
-    system: System, couplings: Sequence[str], ranks: Sequence[int], cluster: Cluster
+    system: Contents, couplings: Sequence[str], ranks: Sequence[int], cluster: Cluster
 ) -> tuple[list[Row], list[str]]:
     """Rows for what can be divided among so many ranks, and notes of the rest."""
     calibration = Calibration(system)
@@ -307,7 +308,7 @@ def _predicted(
     return rows, [f"{', '.join(names)} on {reason}" for reason, names in refused.items()]
 
 
-def _of_one_model(rows: list[Row], system: System) -> list[Row]:
+def _of_one_model(rows: list[Row], system: Contents) -> list[Row]:
     for row in rows:
         if (row["n"], row["system"]) != (system.n_bodies, system.name):
             raise InputError(

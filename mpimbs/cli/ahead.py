@@ -14,11 +14,11 @@ import click
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpimbs.model import System
+    from mpimbs.model.contents import Contents
     from mpimbs.stepping.settings import SimulationSettings
 
 
-def compile_run(comm: MPI.Comm, system: System, settings: SimulationSettings) -> None:
+def compile_run(comm: MPI.Comm, system: Contents, settings: SimulationSettings) -> None:
     """Compile what a run calls, or load it; all ranks call."""
     from mpimbs.coupling import solver_for
     from mpimbs.run.run_segment import RunSegment
@@ -67,7 +67,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
         join(block, block, block.copy(), np.zeros(RESPONSE), np.zeros(SCRATCH))
 
     def side_by_side(lanes: int) -> None:
-        SideBySide([system_from("chain:2")], lanes, lanes).compile(checked=True)
+        SideBySide([system_from("chain:2").contents], lanes, lanes).compile(checked=True)
 
     found: list[tuple[str, Callable[[], None]]] = [
         ("joints of subchains", joined),

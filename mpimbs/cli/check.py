@@ -21,7 +21,7 @@ from mpimbs.coupling import COUPLINGS
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpimbs.model import System
+    from mpimbs.model.contents import Contents
 
 TELLING = 1e8  # bytes, beyond which memory is spoken of
 MOST_SPRINGS = 10  # that are told of one by one
@@ -54,9 +54,10 @@ def check(
     from mpimbs.bench.accuracy import fitness
     from mpimbs.coupling import unavailable
     from mpimbs.dynamics.resources import ranks_on_node
+    from mpimbs.model.summary import validate
 
     system = read_model(comm, model, need=None)
-    said_together(comm, system.validate)
+    said_together(comm, lambda: validate(system))
     if as_json:
         if accuracy or coordinates or ranks is not None or pictures is not None:
             more = "--accuracy, --coordinates, --ranks and --pictures"
@@ -84,7 +85,7 @@ def check(
             click.echo(line)
 
 
-def _residual(system: System, comm: MPI.Comm) -> str:
+def _residual(system: Contents, comm: MPI.Comm) -> str:
     """Say what accelerations leave of the equations of motion in the initial state, closed; all ranks call."""
     from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
@@ -98,7 +99,7 @@ def _residual(system: System, comm: MPI.Comm) -> str:
         return f"note: {wrong}" if wrong else found.told()
 
 
-def _coordinates(system: System) -> Iterator[str]:
+def _coordinates(system: Contents) -> Iterator[str]:
     """Name the body of each coordinate and speed, in the order of vectors, with the units."""
     from mpimbs.model import JOINT_TYPES
 
@@ -117,7 +118,7 @@ def _coordinates(system: System) -> Iterator[str]:
         yield f"{title}: {', '.join(places) or 'no coordinates'}"
 
 
-def _joints_read(system: System) -> Iterator[str]:
+def _joints_read(system: Contents) -> Iterator[str]:
     """A table of the joints of a robot's file: where each is in q and u, and what it has."""
     if not system.coordinates:
         return
@@ -139,17 +140,18 @@ def _joints_read(system: System) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _facts(system: System) -> dict[str, Any]:
+def _facts(system: Contents) -> dict[str, Any]:
     """Describe a model by plain numbers and texts."""
     from mpimbs.closure.report import loop_report
     from mpimbs.forces.motions import initial_motion
+    from mpimbs.model.summary import summarise
 
-    return asdict(system.summary()) | (
+    return asdict(summarise(system)) | (
         {"closure": loop_report(system, initial_motion(system)).numbers()} if system.loops else {}
     )
 
 
-def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
+def _owned(system: Contents, ranks: int | None, pictures: Path | None, force: bool) -> list[str]:
     """Say which bodies each of so many ranks would own, and draw it in a folder; nothing where neither is asked for."""
     if ranks is None:
         if pictures is not None:
@@ -168,14 +170,14 @@ def _owned(system: System, ranks: int | None, pictures: Path | None, force: bool
     return [*table_of_shares(system, *found), f"drew {drawn}"]
 
 
-def _description(system: System, ranks: int, here: int) -> Iterator[str]:
+def _description(system: Contents, ranks: int, here: int) -> Iterator[str]:
     """Describe a model in lines: its parts, defaults that it relies on, memory, and what is rarely meant."""
     from mpimbs.bench.accuracy import notes
     from mpimbs.bench.motionless import motionless
     from mpimbs.dynamics.resources import EVALUATION, SIMULATION, free_memory, gigabytes
-    from mpimbs.model.summary import comma_list, nothing_acts
+    from mpimbs.model.summary import comma_list, nothing_acts, summarise
 
-    found = system.summary()
+    found = summarise(system)
     kinds = ", ".join(f"{count} {name}" for name, count in found.joint_types.items())
     opened = " with its loops opened" if found.loops else ""
     freedoms = f"{found.degrees_of_freedom} degrees of freedom{opened}"
@@ -207,7 +209,7 @@ def _description(system: System, ranks: int, here: int) -> Iterator[str]:
         yield f"note: {warning}"
 
 
-def _loops(system: System) -> Iterator[str]:
+def _loops(system: Contents) -> Iterator[str]:
     """The loops of a system, as they begin."""
     if system.loops:
         from mpimbs.closure.report import loop_report, told_loops
@@ -216,7 +218,7 @@ def _loops(system: System) -> Iterator[str]:
         yield from told_loops(loop_report(system, initial_motion(system)))
 
 
-def _tendons(system: System) -> Iterator[str]:
+def _tendons(system: Contents) -> Iterator[str]:
     """The tendons over joints of a system, as they begin."""
     from mpimbs.forces.tendons import initial_lengths
 
@@ -228,7 +230,7 @@ def _tendons(system: System) -> Iterator[str]:
         yield f"{len(tendons) - MOST_SPRINGS} more tendons"
 
 
-def _springs(system: System) -> Iterator[str]:
+def _springs(system: Contents) -> Iterator[str]:
     """The springs between bodies of a system, as they begin."""
     from mpimbs.forces.springs import initial_springs
     from mpimbs.model.summary import comma_list

@@ -77,7 +77,7 @@ def convert(comm: MPI.Comm, model: str, output: Path, free: bool, force: bool) -
         check_new(output, force)
         system = read_robot(model, free) if is_robot(model) else system_from(model)
         write_system(system, output, force)
-        tell_left_out(comm, system)
+        tell_left_out(comm, system.contents)
         click.echo(f"wrote {output}: {system.n_bodies} bodies, {system.nu} degrees of freedom")
 
     said_on_root(comm, work)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpimbs.dynamics import Dynamics
-    from mpimbs.model import System
+    from mpimbs.model.contents import Contents
 
 CHOICES = (*COUPLINGS, "auto")
 
@@ -218,21 +218,23 @@ forces_option = click.option(
 )
 
 
-def read_model(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str | None = "EVALUATION") -> System:
+def read_model(
+    comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need: str | None = "EVALUATION"
+) -> Contents:
     """Read a model on all ranks, have modules of the user's add their forces, and see whether memory suffices.
 
     `need` names one of `dynamics.resources`.
     """
     from mpimbs.dynamics import resources
-    from mpimbs.model import system_of
+    from mpimbs.model import contents_from
     from mpimbs.parallel.agreement import read_once
 
     here = resources.ranks_on_node(comm)
 
     found = read_once(comm, model)
 
-    def action() -> System:
-        system = with_forces(system_of(found), forces)
+    def action() -> Contents:
+        system = with_forces(contents_from(found), forces)
         if need is not None:
             resources.check_memory(system, getattr(resources, need), comm.size, here)
         return system
@@ -242,14 +244,14 @@ def read_model(comm: MPI.Comm, model: str, forces: tuple[str, ...] = (), *, need
     return system
 
 
-def tell_left_out(comm: MPI.Comm, system: System) -> None:
+def tell_left_out(comm: MPI.Comm, system: Contents) -> None:
     """Say on rank 0 what was not taken over from a robot's file."""
     if comm.rank == 0:
         for line in system.left_out:
             click.echo(line, err=True)
 
 
-def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: int | None = None) -> None:
+def note_lanes(comm: MPI.Comm, system: Contents, given: dict[str, Any], copies: int | None = None) -> None:
     """Say on rank 0 where lanes that were asked for can't be; `copies` of a batch."""
     lanes, cuts = given.get("lanes"), given.get("cuts")
     if lanes in (None, 1) or comm.rank > 0:
@@ -268,7 +270,7 @@ def note_lanes(comm: MPI.Comm, system: System, given: dict[str, Any], copies: in
             click.echo(f"note: lanes={lanes} has no effect: {why}", err=True)
 
 
-def with_forces(system: System, forces: tuple[str, ...]) -> System:
+def with_forces(system: Contents, forces: tuple[str, ...]) -> Contents:
     """Have functions, named as module:function, add their forces to a system; gives it back."""
     from mpimbs.forces.modules import add_forces
 

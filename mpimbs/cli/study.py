@@ -18,7 +18,7 @@ from mpimbs.cli.words import Command, said_on_root, said_together
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpimbs.model import System
+    from mpimbs.model.contents import Contents
 
 
 SCHEDULE_FILE = "schedule.toml"
@@ -102,9 +102,10 @@ def study_command(
     """Study the speed of MODEL: against ranks, bodies and couplings."""
     from mpimbs.bench.speedup import Plan, default_couplings, default_ranks
     from mpimbs.bench.study import predictor, study, study_lines
+    from mpimbs.model.summary import validate
 
     system = read_model(comm, model)
-    said_together(comm, system.validate)
+    said_together(comm, lambda: validate(system))
     chosen = default_couplings(system) if couplings is None else tuple(couplings.split(","))
     counts = default_ranks(comm.size) if ranks is None else tuple(whole_numbers(ranks, "--ranks"))
     plan = Plan(chosen, counts, ("strong",) if collect else tuple(studies.split(",")), seconds)
@@ -148,11 +149,12 @@ def predict_command(
     """Predict the time of one evaluation of MODEL on the ranks of a cluster, or find a schedule for them."""
     from mpimbs.bench.predict.cluster import cluster_named
     from mpimbs.bench.predict.predict import PREDICTION_FILES
+    from mpimbs.model.summary import validate
     from mpimbs.parallel.agreement import first_ranks
     from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE
 
     system = read_model(comm, model, need="DIVISION")
-    said_together(comm, system.validate)
+    said_together(comm, lambda: validate(system))
     counts = said_together(comm, lambda: None if ranks is None else whole_numbers(ranks, "--ranks"))
     if find_schedule and (as_json or counts is None or len(counts) > 1):
         raise InputError("--find-schedule looks for one on so many ranks: give one number by --ranks, and no --json")
@@ -173,7 +175,7 @@ def predict_command(
     said_together(comm, work)
 
 
-def _find_schedule(system: System, ranks: int, leaves: str, link: Any, output: Path | None) -> None:
+def _find_schedule(system: Contents, ranks: int, leaves: str, link: Any, output: Path | None) -> None:
     """Look for the schedule by which `assembly` is the fastest; tell it beside balanced and serial, and write it."""
     from mpimbs.bench.schedules import compare_schedules, lines_of_comparison, measure_assembly_costs, write_schedule
     from mpimbs.plots.axes import save
@@ -189,7 +191,7 @@ def _find_schedule(system: System, ranks: int, leaves: str, link: Any, output: P
 
 
 def _predict(
-    system: System,
+    system: Contents,
     ranks: list[int] | None,
     cluster: Any,
     as_json: bool,

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from mpimbs.base.errors import InputError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING, Constraints, LoopJacobian, TooLargeError, displacements
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 
 Floats = npt.NDArray[np.float64]
 
@@ -121,7 +121,7 @@ def allowed_by(loops: LoopJacobian, q: Floats, u: Floats) -> Floats:
     return here.columns * speeds
 
 
-def assemble(system: System, q: Floats, u: Floats) -> Assembled:
+def assemble(system: Contents, q: Floats, u: Floats) -> Assembled:
     """Close all loops of a system, moving its joints the least, rad and m in units of the loops' sizes; on one process.
 
     Raises

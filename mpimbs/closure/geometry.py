@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.model import JOINT_TYPES, Loop, System
+from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import offsets
+from mpimbs.model.contents import Contents
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joints import JointStep, joint_index
 from mpimbs.parts.kinematics import moving
@@ -104,7 +105,7 @@ class BodyMotions(NamedTuple):
     steps: Floats  # [m, BOUNDARY]
 
 
-def body_motions(system: System | Subchain, q: Floats, u: Floats) -> BodyMotions:
+def body_motions(system: Contents | Subchain, q: Floats, u: Floats) -> BodyMotions:
     """Poses and velocities of all bodies of a system in a state."""
     part = system if isinstance(system, Subchain) else Subchain(system)
     steps = part.motions(*part.state(q, u)).reshape(-1, BOUNDARY).copy()
@@ -132,7 +133,7 @@ class LoopJoints:
     gears : GearJoints
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: Contents) -> None:
         loops = system.loops
         self.names = [loop.name for loop in loops]
         self.bodies = system.loops.ends
@@ -152,7 +153,7 @@ class LoopJoints:
         self.screw = np.where(self.axis == 5, self._pitch[self.loop], 0.0)
         self.gears = self._geared(system, np.flatnonzero(geared))
 
-    def _geared(self, system: System, gears: Integers) -> GearJoints:
+    def _geared(self, system: Contents, gears: Integers) -> GearJoints:
         q, u = system.offsets()
         given = [(-gear.ratio, gear.offset) for gear in system.loops if isinstance(gear, Gear)]
         ratio, offset = np.array(given).reshape(-1, 2).T
@@ -295,7 +296,7 @@ class LoopJoints:
         return before, reached, angle + 2 * np.pi * more
 
 
-def _as_joint(system: System, loop: Constraint) -> Loop:
+def _as_joint(system: Contents, loop: Constraint) -> Loop:
     """The joint of a loop; of a gear one as that of its second body, between this and itself."""
     if isinstance(loop, Loop):
         joint: Loop = loop

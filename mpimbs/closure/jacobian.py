@@ -9,8 +9,9 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
-from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model import JOINT_TYPES
 from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import Contents
 from mpimbs.parts.scales import scales_of
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import FIRST_U, LAST_U, Structure
@@ -52,7 +53,7 @@ class LoopJacobian:
 
     Parameters
     ----------
-    system : System
+    system : Contents
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class LoopJacobian:
         It would have more than `MOST_ENTRIES` numbers.
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: Contents) -> None:
         self.system, self.joints, self.subchain = system, LoopJoints(system), Subchain(system)
         self._step = steps_of_speeds(self.subchain.structure)
         ends, self._gears = self.joints.bodies.copy(), self.joints.gears
@@ -204,7 +205,7 @@ def _depths(parent: Integers) -> Integers:
     return np.array(depth)
 
 
-def displacements(system: System, q: Floats, there: Floats) -> Floats:
+def displacements(system: Contents, q: Floats, there: Floats) -> Floats:
     """The displacement along the speeds [nu] (rad, m) that takes coordinates to others; of balls by the least turn."""
     q_offset, u_offset = system.offsets()
     balls = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]

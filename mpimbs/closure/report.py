@@ -14,7 +14,7 @@ from mpimbs.closure.assembly import close_loops
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.closure.mobility import Mobility, mobility, nearby_state
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.summary import comma_list
 
 _MOST = 3  # loops that are named
@@ -65,7 +65,7 @@ class LoopReport:
 
 
 def loop_report(
-    system: System, state: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    system: Contents, state: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 ) -> LoopReport:
     """Find what the loops of a system, of which there are some, are in a state; on one process.
 

@@ -16,7 +16,6 @@ from mpimbs.coupling.dca import DivideAndConquer
 from mpimbs.coupling.dcae import EfficientDivideAndConquer
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.coupling.pcg.solver import LoadSolver
-from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_gears, refuse_loops
 from mpimbs.partition.division import (
@@ -166,7 +165,7 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
 
 
 def coupling_for(
-    system: System,
+    system: Contents,
     name: str,
     solver: LoadSolver | None = None,
     lagrangian: Lagrangian | None = None,

@@ -15,7 +15,8 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import required_forces
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.pipeline import SCAN_MOTIONS
-from mpimbs.model import System, system_from
+from mpimbs.model import system_from
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.subchain import AT_REST
@@ -82,14 +83,14 @@ def compile_kernels(
     in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
     system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
     if loops:
-        ends = (system.name_of(0), "world")
+        ends = (system.contents.name_of(0), "world")
         system.add_loop(name="closure", type="spherical", bodies=ends, positions=((0, 0, 0), (1, 1, 1)))
     iterated = kernels in ("pcg", "cut intervals")
     if staged and not iterated:
         system.add_body_force(None, lambda t, motion: (0.0, 0.0), vectorized=True)
-        ends = ("world", system.name_of(0))
+        ends = ("world", system.contents.name_of(0))
         system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
-    with closing(_made(kernels, system, lanes)) as alone:
+    with closing(_made(kernels, system.contents, lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
         if alone.loops is not None:
             alone.loops.warned = True  # what it is asked for is no user's
@@ -157,7 +158,7 @@ def compile_joint_space(lanes: int = 1) -> None:
         alone.inertia.solve(alone.subchain.q, alone.subchain.u)
 
 
-def _made(kernels: str, system: System, lanes: int) -> Dynamics:
+def _made(kernels: str, system: Contents, lanes: int) -> Dynamics:
     if kernels == "intervals":
         return Dynamics(system, MPI.COMM_SELF, lanes=lanes)
     if kernels in ("pcg", "cut intervals"):

@@ -17,7 +17,7 @@ from mpimbs.dynamics.evaluation import Acted, Evaluation
 from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.motions import GivenMotions
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.parallel.agreement import greatest, together
 from mpimbs.parallel.exchange import Exchange
@@ -39,7 +39,7 @@ class DividedSystem:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         The same on every rank, validated.
     given : MPI.Comm
         Duplicated.
@@ -72,7 +72,7 @@ class DividedSystem:
     evaluation : Evaluation
         What evaluates this rank's part.
     changes : int
-        `System.changes` when it was divided.
+        `Contents.changes` when it was divided.
     may_fail : bool
         Whether evaluations call what may fail: functions of the user's; the same on all ranks.
 
@@ -83,7 +83,7 @@ class DividedSystem:
     """
 
     def __init__(
-        self, system: System, given: MPI.Comm, settings: EvaluationSettings, share: Share | None = None
+        self, system: Contents, given: MPI.Comm, settings: EvaluationSettings, share: Share | None = None
     ) -> None:
         here = ranks_on_node(given)
 
@@ -118,7 +118,7 @@ class DividedSystem:
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
 
-    def alike(self, system: System) -> DividedSystem:
+    def alike(self, system: Contents) -> DividedSystem:
         """Give a system of as many bodies, divided among the ranks as this one is; all ranks call.
 
         By `dcae`, whichever coupling this one has: its equations of joints or bodies are solved as they stand, where

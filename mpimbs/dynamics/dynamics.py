@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.errors import not_copied
-from mpimbs.base.former import former_attribute
+from mpimbs.base.former import former_attribute, refuse_former
 from mpimbs.base.names import DOUBLING
 from mpimbs.base.settings import takes
 from mpimbs.coupling.settings import EvaluationSettings
@@ -23,7 +22,8 @@ from mpimbs.dynamics.operators.inertia import InertiaMatrix
 from mpimbs.dynamics.operators.inverse import InverseDynamics
 from mpimbs.dynamics.operators.jacobians import PART, WORLD_FRAME, Jacobians
 from mpimbs.dynamics.state_derivative import StateDerivative
-from mpimbs.model import System
+from mpimbs.model import Model
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import communicator, same_system
 
 Floats = npt.NDArray[np.float64]
@@ -107,14 +107,14 @@ class Dynamics:
     @takes(EvaluationSettings)
     def __init__(
         self,
-        system: System | str | Path,
+        system: Model,
         comm: MPI.Comm | None = None,
         coupling: str = EvaluationSettings.coupling,
         **settings: Any,
     ) -> None:
         given = communicator(comm)
 
-        def asked(system: System) -> tuple[EvaluationSettings, dict[str, str]]:
+        def asked(system: Contents) -> tuple[EvaluationSettings, dict[str, str]]:
             found = EvaluationSettings.asked({"coupling": coupling, **settings})
             return found, found.described()
 
@@ -213,6 +213,5 @@ class Dynamics:
             return former_attribute(self, "dynamics", MOVED, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name in MOVED:
-                raise AttributeError(f"dynamics.{name} is dynamics.{MOVED[name]} now: set that")
+            refuse_former("dynamics", MOVED, name)
             super().__setattr__(name, value)

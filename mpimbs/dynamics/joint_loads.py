@@ -15,7 +15,7 @@ from mpimbs.dynamics.evaluation import Acted
 from mpimbs.dynamics.loops import CarriedLoads, ClosedLoops
 from mpimbs.dynamics.operators.inverse import InverseDynamics, loads_received, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.intervals import Intervals
@@ -30,7 +30,7 @@ Accelerate = Callable[[Floats, Floats, Floats | None, float], tuple[Floats, Acte
 OPENING = 1e-6  # of what keeps a loop closed: accelerations that open it by more are none that it allows
 
 
-def _speeds_of(system: System, bodies: Sequence[str]) -> npt.NDArray[np.bool_]:
+def _speeds_of(system: Contents, bodies: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Which speeds are those of the inboard joints of some bodies [nu]."""
     found, offset = np.zeros(system.nu, bool), system.offsets()[1]
     if isinstance(bodies, str):

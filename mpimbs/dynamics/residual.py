@@ -25,7 +25,7 @@ from mpimbs.dynamics.operators.inverse import (
     prescribed,
     wrenched_by_loops,
 )
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import greatest
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.scales import Scales
@@ -136,7 +136,7 @@ class Evaluated(Protocol):
     @property
     def comm(self) -> MPI.Comm: ...
     @property
-    def system(self) -> System: ...
+    def system(self) -> Contents: ...
     @property
     def subchain(self) -> Subchain: ...
     @property

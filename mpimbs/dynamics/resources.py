@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 
 
 class Need(NamedTuple):
@@ -21,7 +21,7 @@ class Need(NamedTuple):
     tree_body: float  # for each body of a tree, in place of `body`: one piece, of which no part is made again
     loop: float  # for each of its own loops, of which everything is swept as a tree
 
-    def of(self, system: System, ranks: int) -> float:
+    def of(self, system: Contents, ranks: int) -> float:
         """Give the memory that one of so many ranks takes, of equal shares."""
         body = self.body if system.is_chain and not system.loops else self.tree_body
         own = body * system.n_bodies + self.number * (system.nq + system.nu) + self.loop * len(system.loops)
@@ -81,12 +81,12 @@ def ranks_on_node(comm: MPI.Comm) -> int:
         node.Free()
 
 
-def check_memory(system: System, need: Need, ranks: int = 1, here: int = 1) -> None:
+def check_memory(system: Contents, need: Need, ranks: int = 1, here: int = 1) -> None:
     """Refuse a system for which the memory of this node doesn't suffice.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     need : Need
         What is to be done with it.
     ranks, here : int

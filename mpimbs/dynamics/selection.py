@@ -20,7 +20,6 @@ from mpimbs.dynamics.quantities import (
     Quantity,
     U,
 )
-from mpimbs.model import System
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 
@@ -71,7 +70,7 @@ class Selection(NamedTuple):
         """The bodies of each quantity that samples have of some bodies only."""
         return {name: bodies for name, bodies in self.bodies.items() if bodies is not None}
 
-    def rows(self, quantity: Quantity, system: System) -> Integers | None:
+    def rows(self, quantity: Quantity, system: Contents) -> Integers | None:
         """Which rows of a quantity there are: numbers of q or u, or bodies; None stands for all."""
         bodies = self.bodies.get(quantity.name)
         if bodies is None or quantity.of not in OF_JOINTS:
@@ -84,7 +83,7 @@ class SampleTable:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         Of copies the first.
     selection : Selection
     facts : sequence of str
@@ -107,7 +106,7 @@ class SampleTable:
 
     def __init__(
         self,
-        system: System,
+        system: Contents,
         selection: Selection,
         facts: tuple[str, ...] = (),
         unknowns: int = 0,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
 from mpimbs.files.motion import Motion
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
 from mpimbs.view.scene import Scene, bounds
@@ -139,7 +139,7 @@ class _PolyData:
         self._data[name] = values
         self._kept.add(name)
 
-    def keep_names(self, system: System) -> None:
+    def keep_names(self, system: Contents) -> None:
         """Write the names of all bodies, as field data."""
         self._names = n = system.n_bodies
         names = [system.name_of(k).encode("ascii", "backslashreplace") for k in range(n)]  # VTK reads no other

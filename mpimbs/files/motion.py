@@ -20,8 +20,9 @@ from mpimbs.dynamics.selection import Selection
 from mpimbs.files.output_layout import SAMPLED, SEGMENTS
 from mpimbs.files.reading import open_run
 from mpimbs.files.rods import RodHistory, rod_history
-from mpimbs.model import System, system_from_text, system_text
+from mpimbs.model import system_from_text, system_text
 from mpimbs.model.connections import Connections, connected
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 from mpimbs.model.text.toml import Source
 from mpimbs.model.text.writing import holds_functions
@@ -123,7 +124,7 @@ class MotionSegment:
     def __init__(
         self,
         read: Read,
-        system: Callable[[int], System],
+        system: Callable[[int], Contents],
         partial: Callable[[], dict[str, Integers]],
         title: Callable[[int], str] | None = None,
         copies: bool = False,
@@ -143,7 +144,7 @@ class MotionSegment:
 
     @classmethod
     def of_arrays(
-        cls, kept: dict[str, Floats], systems: list[System], bodies: dict[str, Integers], copies: bool
+        cls, kept: dict[str, Floats], systems: list[Contents], bodies: dict[str, Integers], copies: bool
     ) -> MotionSegment:
         """Make it of what `arrays` gave."""
 
@@ -153,7 +154,7 @@ class MotionSegment:
         return cls(read, lambda k: systems[k % len(systems)], lambda: bodies, copies=copies)
 
     @cached_property
-    def system(self) -> System:
+    def system(self) -> Contents:
         """The system that moved, of copies the first."""
         return self._system(0)
 
@@ -293,7 +294,7 @@ class Motion(Sampled):
     def in_memory(
         cls,
         samples: Samples,
-        systems: Sequence[Callable[[int], System]],
+        systems: Sequence[Callable[[int], Contents]],
         rows: list[int],
         selection: Selection,
         names: Sequence[str] = (),
@@ -343,7 +344,7 @@ class Motion(Sampled):
         return self._parts[0].title
 
     @property
-    def system(self) -> System:
+    def system(self) -> Contents:
         """The system as it began, of copies the first; of an output file without the forces that are functions."""
         return self._parts[0].system
 
@@ -501,9 +502,11 @@ def _of_arrays(where: str, parts: Sequence[tuple[Any, ...]], *more: Any) -> Moti
     return Motion(where, [MotionSegment.of_arrays(*part) for part in parts], *more)
 
 
-def _without_functions(system: System) -> System:
+def _without_functions(system: Contents) -> Contents:
     """The system as an output file has it: functions can't go to another process."""
-    return system_from_text(system_text(system, functions=True), "a pickle") if holds_functions(system) else system
+    if not holds_functions(system):
+        return system
+    return system_from_text(system_text(system, functions=True), "a pickle").contents
 
 
 def _read_only(values: Floats | None) -> Floats | None:
@@ -573,10 +576,10 @@ class RunFile:
             heading, _, _ = _model_text(file, copy).partition("\n")
             return str(Source(str(self.path), heading).contents()["name"])
 
-    def system(self, place: str, copy: int) -> System:
+    def system(self, place: str, copy: int) -> Contents:
         """Read the system that moved; in a later segment as it held together then."""
         with self.open() as file:
-            system = system_from_text(_model_text(file, copy), self.path)
+            system = system_from_text(_model_text(file, copy), self.path).contents
             if not place or "copies" in file:
                 return system
             model = file[f"{place}model"]

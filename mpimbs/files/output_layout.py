@@ -14,8 +14,9 @@ from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.constraint_record import SeparatedLoads
-from mpimbs.model import JOINT_TYPES, System, system_text
+from mpimbs.model import JOINT_TYPES, system_text
 from mpimbs.model.connections import Connections
+from mpimbs.model.contents import Contents
 
 FORMAT, ENSEMBLE_FORMAT = "mpimbs 1", "mpimbs ensemble 1"
 SAMPLED = "model/sampled"  # group of the bodies of what samples have of some alone
@@ -34,7 +35,7 @@ ROWS = 1024  # of a chunk, at the most
 
 def lay_out(
     file: h5py.File,
-    system: System,
+    system: Contents,
     settings: dict[str, Any],
     table: SampleTable,
     extremes: bool = False,
@@ -47,7 +48,7 @@ def lay_out(
     ----------
     file : File
         Empty.
-    system : System
+    system : Contents
         Of copies the first.
     settings : dict
         Everything that the run was asked for; kept as an attribute in JSON.
@@ -74,7 +75,7 @@ def lay_out(
 
 def lay_out_segment(
     group: h5py.Group,
-    system: System,
+    system: Contents,
     now: Connections,
     time: float,
     table: SampleTable,
@@ -86,7 +87,7 @@ def lay_out_segment(
 
     Parameters
     ----------
-    system, now : System, Connections
+    system, now : Contents, Connections
         As it holds together now.
     time : float
         From when on (s).
@@ -123,7 +124,7 @@ def _write_copies(group: h5py.Group, members: Members) -> None:
 
 def _lay_out_samples(
     file: h5py.Group,
-    system: System,
+    system: Contents,
     table: SampleTable,
     extremes: bool,
     separated: SeparatedLoads | None,
@@ -180,7 +181,7 @@ def _write_separated(model: h5py.Group, separated: SeparatedLoads) -> None:
     )
 
 
-def write_model(file: h5py.File, system: System) -> None:
+def write_model(file: h5py.File, system: Contents) -> None:
     """Write what moves: its text, names, and joints."""
     group = file.create_group("model")
     group.attrs["toml"] = system_text(system, functions=True)
@@ -193,7 +194,7 @@ def write_model(file: h5py.File, system: System) -> None:
         group.create_dataset("loop", data=loops, dtype=h5py.string_dtype())
 
 
-def _write_joints(group: h5py.Group, system: System) -> None:
+def _write_joints(group: h5py.Group, system: Contents) -> None:
     group.create_dataset("parent", data=system.parents())
     kinds = np.array([kind.name for kind in JOINT_TYPES], dtype=object)[system.joint_types()]
     group.create_dataset("joint_type", data=kinds, dtype=h5py.string_dtype())

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model import JOINT_TYPES
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 
 Floats = npt.NDArray[np.float64]
@@ -25,7 +26,7 @@ class RodHistory(NamedTuple):
     torsion: Floats  # [samples, links]: N m
 
 
-def rod_history(system: System, loads: Floats | None, name: str) -> RodHistory:
+def rod_history(system: Contents, loads: Floats | None, name: str) -> RodHistory:
     """Give what a rod of a system carries, of samples of loads [samples, bodies, 6].
 
     A rod is the numbered bodies of a name, one on the other, that lie along z as those of a `Rod` do and don't slide.
@@ -43,14 +44,14 @@ def rod_history(system: System, loads: Floats | None, name: str) -> RodHistory:
     return history_of(system, found[name], loads[:, found[name]])
 
 
-def history_of(system: System, links: Integers, loads: Floats) -> RodHistory:
+def history_of(system: Contents, links: Integers, loads: Floats) -> RodHistory:
     """Give what a rod of these links [n] carries, of samples of their loads [samples, n, 6]."""
     s = np.cumsum(system.columns(int(links[0]), int(links[-1]) + 1).position[:, 2])
     moment, force = -loads[..., :3], -loads[..., 3:]
     return RodHistory(s - s[0], force[..., 2], force[..., [1, 0]], moment[..., [1, 0]], moment[..., 2])
 
 
-def rods_of(system: System) -> dict[str, Integers]:
+def rods_of(system: Contents) -> dict[str, Integers]:
     """Which bodies are the links of each rod."""
     found = {}
     stems = dict.fromkeys(body.name for segment in system.segments if segment.numbered for body in segment.bodies)

@@ -11,21 +11,22 @@ from typing import Any
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import current_folder
-from mpimbs.model.system import System
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import system_holding
 from mpimbs.model.text.table import suggest
 from mpimbs.model.text.writing import system_text
 
 
-def add_forces(system: System, given: str) -> None:
+def add_forces(system: Contents, given: str) -> None:
     """Have a function of a module add its forces to a system.
 
     The module is looked for in the current folder first, as `python -m` does; it is imported, so its code is run.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     given : str
-        module:function; the function takes the system and returns nothing.
+        module:function; the function takes the `System` and returns nothing.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def add_forces(system: System, given: str) -> None:
             system.loads.before_modules = system_text(system)
     system.loads.modules.append(given)
     try:
-        result = function(system)
+        result = function(system_holding(system))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except KeyboardInterrupt:
@@ -59,7 +60,7 @@ def add_forces(system: System, given: str) -> None:
         )
 
 
-def _loads(system: System) -> tuple[object, ...]:
+def _loads(system: Contents) -> tuple[object, ...]:
     """Give facts that tell whether a function has changed a system."""
     wrenches = sum(map(len, system.loads.wrenches.values()))
     forces = len(system.loads.functions), wrenches, dict(system.loads.torques)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mpimbs.base.errors import HaltError, InputError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.modules import function_of
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.motion import Motion, TableMotion
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.stops import Stops
@@ -199,7 +199,7 @@ def _function(motion: Motion, where: str) -> Callable[..., Any]:
     return motion if callable(motion) else TableMotion(motion)
 
 
-def initial_motion(system: System) -> tuple[Floats, Floats]:
+def initial_motion(system: Contents) -> tuple[Floats, Floats]:
     """Give the coordinates and speeds with which a system begins, of joints that follow those of their motion.
 
     Raises
@@ -211,7 +211,7 @@ def initial_motion(system: System) -> tuple[Floats, Floats]:
     return GivenMotions(Subchain(system)).follow(0.0, *begin) if system.has_motions else begin
 
 
-def check_covered(system: System, t_end: float) -> None:
+def check_covered(system: Contents, t_end: float) -> None:
     """Refuse tables of motions that say nothing of a part of a run from 0 to `t_end` (s).
 
     Raises

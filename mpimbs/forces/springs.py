@@ -21,7 +21,8 @@ from mpimbs.base.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, shaped
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.tuples import load3, store_numbers
-from mpimbs.model import Spring, System
+from mpimbs.model import Spring
+from mpimbs.model.contents import Contents
 from mpimbs.model.spring import SpringFunction
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import dot3, scale3, sub3
@@ -302,7 +303,7 @@ class NoMessages:
         """Nothing to free."""
 
 
-def initial_springs(system: System) -> list[InitialSpring]:
+def initial_springs(system: Contents) -> list[InitialSpring]:
     """Give the springs of a system in its initial state, on one process.
 
     Raises

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.forces.springs import MakeExchange, NoMessages
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded
@@ -102,7 +102,7 @@ def tendons_alone(subchain: Subchain) -> ActingTendons:
     return ActingTendons(subchain, np.array([0, subchain.n_bodies]), NoMessages)
 
 
-def initial_lengths(system: System) -> Floats:
+def initial_lengths(system: Contents) -> Floats:
     """Give the lengths of the tendons of a system in its initial state, on one process."""
     subchain = Subchain(system)
     tendons = tendons_alone(subchain)

@@ -7,7 +7,7 @@ Begin with `system.py` and `body.py`.
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
-from mpimbs.model.examples.library import GENERATORS, read, system_from, system_of
+from mpimbs.model.examples.library import GENERATORS, Model, contents_from, read, system_from
 from mpimbs.model.facts import facts
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.gear import Gear
@@ -38,6 +38,7 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
+    "Model",
     "Rod",
     "Shape",
     "Spring",
@@ -45,6 +46,7 @@ __all__ = [
     "System",
     "Tendon",
     "Wrench",
+    "contents_from",
     "facts",
     "is_robot",
     "joint_type",
@@ -53,7 +55,6 @@ __all__ = [
     "read_system",
     "system_from",
     "system_from_text",
-    "system_of",
     "system_text",
     "write_system",
 ]

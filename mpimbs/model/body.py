@@ -119,7 +119,7 @@ class Body(CheckedTable):
         xx yy zz xy xz yz about the center of mass, body axes, kg m^2: the components of the matrix (xy is the
         entry of the matrix, with its sign). No principal moment is negative, none above the sum of the others. Where
         a body has no inertia in some direction, or neither mass nor inertia, what lies on it has to resist its joint
-        (`System.validate`), and no rank has it apart from that.
+        (`summary.validate`), and no rank has it apart from that.
     unphysical : bool
         The inertia is taken as it stands though no rigid body has it: the largest principal moment above the sum of the
         others, or without mass. Its principal moments have to be positive.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from mpimbs.base.errors import InputError
-from mpimbs.base.former import former_attribute
 from mpimbs.model import columns
 from mpimbs.model.between import SystemLoops, SystemSprings
 from mpimbs.model.body import Body, Name
@@ -124,17 +123,8 @@ class JointRead(NamedTuple):
     actuators: tuple[str, ...] = ()
 
 
-# Where names of former versions are now: they answer for one version.
-MOVED = {
-    "force_functions": "loads.functions", "force_modules": "loads.modules", "before_forces": "loads.before_modules",
-    **{name: f"loads.{name}" for name in ("torques", "wrenches", "joint_forces", "body_forces")},
-    "idle_loops": "loops.idle", "spring_bodies": "springs.bodies", "spring_ends": "springs.ends",
-    **{f"loop_{name}": f"loops.{name}" for name in ("names", "bodies", "ends", "joints")},
-}  # fmt: skip
-
-
 class Contents:
-    """The bodies, loops, springs and loads of a `System`, which says how they are counted and what it is made with.
+    """What a `System` holds, bodies, loops, springs and loads, and what solvers and readers ask of it.
 
     Attributes
     ----------
@@ -179,13 +169,8 @@ class Contents:
         self.given: dict[str, float] = {}
         self.names = Names()
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return former_attribute(self, "system", MOVED, name)
-
     def __repr__(self) -> str:
-        return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
+        return f"Contents({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
 
     @property
     def gravity(self) -> tuple[float, ...]:
@@ -225,7 +210,7 @@ class Contents:
     def index_of(self, name: str) -> int:
         """Return the index of the body of that name; InputError with the close matches if there is none."""
         if not isinstance(name, str):
-            raise InputError(f"a body is named by a text, got {name!r}; names of all are in `System.bodies()`")
+            raise InputError(f"a body is named by a text, got {name!r}; names of all are in `Contents.bodies()`")
         index = self.names.find(name)
         if index is None:
             raise InputError(f"unknown body {name!r}{self.names.suggest(name)}")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpimbs.model.body import Body
+from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import name_of_function
 from mpimbs.model.order.segments import Branches, Copies
-from mpimbs.model.system import System
 from mpimbs.model.text.table import CheckedTable
 
 Fact = int | str | bytes
@@ -22,7 +22,7 @@ def digest(value: Any) -> bytes:
     return hashlib.blake2b(marshal.dumps(value, 2), digest_size=8).digest()
 
 
-def facts(system: System) -> dict[str, Fact]:
+def facts(system: Contents) -> dict[str, Fact]:
     """Give what the motion of a system depends on, by what a message calls it.
 
     Repeated bodies are told of once, so that ten million take no time. Of a function the name counts.
@@ -33,7 +33,7 @@ def facts(system: System) -> dict[str, Fact]:
     return found
 
 
-def _named(system: System) -> Iterator[tuple[str, Fact]]:
+def _named(system: Contents) -> Iterator[tuple[str, Fact]]:
     known: dict[int, bytes] = {}
 
     def template(body: Body) -> bytes:

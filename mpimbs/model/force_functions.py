@@ -25,7 +25,7 @@ class BodyMotion(NamedTuple):
     field; any other one body, without that axis.
     """
 
-    body: Integers  # [n]: number of the body in the system, as `System.index_of` gives it
+    body: Integers  # [n]: number of the body in the system, as `Contents.index_of` gives it
     rotation: Floats  # [n, 3, 3]: body components into world components
     position: Floats  # [n, 3]: of the point (m)
     angular_velocity: Floats  # [n, 3]: rad/s

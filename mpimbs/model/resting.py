@@ -8,15 +8,15 @@ from typing import Any
 
 from mpimbs.model.between import SystemSprings
 from mpimbs.model.body import Body, Loop
+from mpimbs.model.contents import Contents
 from mpimbs.model.joint import Joint
 from mpimbs.model.loads import SystemLoads
-from mpimbs.model.system import System
 
 _ACTING = ("stiffness", "damping", "torque")
 _OF_BODIES = ("stop_stiffness", "stop_damping", "servo_stiffness", "servo_damping", "servo_torque", "friction")
 
 
-def resting(system: System, loops: bool = True, apart: bool = False) -> System:
+def resting(system: Contents, loops: bool = True, apart: bool = False) -> Contents:
     """Give a copy on which nothing acts, whose speeds are told apart: the torque of each is its number, from 1.
 
     Weight, torques, wrenches, functions, springs and dampers of joints and between bodies, stops, servos, friction,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Container, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from mpimbs.base.errors import InputError
+from mpimbs.base.former import former_attribute, refuse_former, warn_of_former
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.connections import check_event
 from mpimbs.model.contents import Contents, body_force, joint_force
@@ -28,13 +31,30 @@ from mpimbs.model.text.table import CheckedTable, TimeFunction
 TableT = TypeVar("TableT", bound=CheckedTable)
 
 
-class System(Contents):
-    """An articulated system of rigid bodies; what it holds is in `Contents`.
+# What a system answered to itself, that its contents answer now; and where names of versions before went.
+MOVED = {
+    **{name: f"contents.{name}" for name in (
+        *("apart", "bodies", "body", "changes", "columns", "coordinates", "events", "given", "has_added_mass"),
+        *("has_given_wrenches", "has_loads_of_time", "has_motions", "has_wrenches", "index_of", "initial_state"),
+        *("is_chain", "joint_patterns", "joint_types", "left_out", "likeness", "loads", "loops", "name_of", "names"),
+        *("numbers_in_model", "offsets", "offsets_of", "parent_name", "parents", "segments", "shifted", "shifts"),
+        *("sizes", "springs"),
+    )},
+    "force_functions": "contents.loads.functions", "force_modules": "contents.loads.modules",
+    "before_forces": "contents.loads.before_modules", "idle_loops": "contents.loops.idle",
+    **{name: f"contents.loads.{name}" for name in ("torques", "wrenches", "joint_forces", "body_forces")},
+    **{f"spring_{name}": f"contents.springs.{name}" for name in ("bodies", "ends")},
+    **{f"loop_{name}": f"contents.loops.{name}" for name in ("names", "bodies", "ends", "joints")},
+}  # fmt: skip
+
+
+class System:
+    """An articulated system of rigid bodies, as it is made: body by body, loop by loop, load by load.
 
     Bodies are indexed in the order in which they were added, each after its parent; the coordinates q and the
     speeds u of all joints follow the same order. Repeated bodies are kept as templates, so that a chain of
     ten million equal bodies takes no memory and no time, and each rank expands only its own range
-    (`columns`).
+    (`Contents.columns`).
 
     Parameters
     ----------
@@ -42,7 +62,68 @@ class System(Contents):
         Title of the system.
     gravity : sequence of 3 floats
         Acceleration of gravity in the world frame, m/s^2.
+
+    Attributes
+    ----------
+    contents : Contents
+        What it holds so far, and what solvers ask of it: bodies and their names, loops, springs, loads, events, what
+        was left out of a robot's file.
     """
+
+    def __init__(self, name: str = "system", gravity: Any = (0.0, -9.81, 0.0)) -> None:
+        self.contents = Contents(name, gravity)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "validate":
+                warn_of_former("system.validate()", "mpimbs.model.summary.validate(system.contents)")
+                return partial(validate, self.contents)
+            return former_attribute(self, "system", MOVED, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            refuse_former("system", MOVED, name)
+            super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"System({self.name!r}: {self.n_bodies} bodies, {self.nu} degrees of freedom)"
+
+    def __copy__(self) -> System:
+        """Give one whose numbers can be replaced apart from this one's."""
+        return system_holding(copy.copy(self.contents))
+
+    @property
+    def name(self) -> str:
+        """Title of the system."""
+        return self.contents.name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self.contents.name = value
+
+    @property
+    def gravity(self) -> tuple[float, ...]:
+        """Acceleration of gravity in the world frame, m/s^2."""
+        return self.contents.gravity
+
+    @gravity.setter
+    def gravity(self, value: Any) -> None:
+        self.contents.gravity = value
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies."""
+        return self.contents.n_bodies
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates q of all joints."""
+        return self.contents.nq
+
+    @property
+    def nu(self) -> int:
+        """Number of generalized speeds u of all joints: the degrees of freedom without loops."""
+        return self.contents.nu
 
     def add(self, body: Body | None = None, **fields: Any) -> Body:
         """Add one body: a `Body`, the fields of one, or a `Body` with some fields replaced.
@@ -56,12 +137,12 @@ class System(Contents):
         if body is not None and fields:
             body, fields = None, dict(_given(Body, body, {})) | fields
         body = _given(Body, body, fields)
-        if self.names.find(body.name) is not None:
+        if self.contents.names.find(body.name) is not None:
             raise InputError(self._duplicate(body))
         parent = self._parent_index(body.name, body.parent)
-        self.names.add_single(body.name, self.n_bodies)
-        self.segments.append((body,), parent)
-        self.changes += 1
+        self.contents.names.add_single(body.name, self.contents.n_bodies)
+        self.contents.segments.append((body,), parent)
+        self.contents.changes += 1
         return body
 
     def repeat(
@@ -111,17 +192,20 @@ class System(Contents):
         as_chain = parents is None and np.array_equal(within, np.arange(-1, len(bodies) - 1))  # of any number of bodies
         roots_on = self._roots_on(1 if as_chain else int(count), bodies, parent or bodies[0].parent, parents)
         moves = None if shifts is None else shifts_of_copies(shifts, int(count))
-        first = self.n_bodies
+        first = self.contents.n_bodies
         for position, body in enumerate(bodies, first):
-            self.names.add_run(body.name, int(count), position, len(bodies))
+            self.contents.names.add_run(body.name, int(count), position, len(bodies))
         if as_chain:
-            self.segments.append(bodies, int(roots_on[0]), int(count), numbered=True)
+            self.contents.segments.append(bodies, int(roots_on[0]), int(count), numbered=True)
         else:
-            self.segments.append_copies(bodies, within, roots_on, parents is None)
+            self.contents.segments.append_copies(bodies, within, roots_on, parents is None)
         if moves is not None:
-            roots = np.arange(first, self.n_bodies, len(bodies))
-            self.shifted, self.shifts = np.append(self.shifted, roots), np.append(self.shifts, moves, axis=0)
-        self.changes += 1
+            roots = np.arange(first, self.contents.n_bodies, len(bodies))
+            self.contents.shifted, self.contents.shifts = (
+                np.append(self.contents.shifted, roots),
+                np.append(self.contents.shifts, moves, axis=0),
+            )
+        self.contents.changes += 1
 
     def branch(self, bodies: Sequence[Body], rows: Any, parents: Any) -> None:
         """Add many bodies that branch, each after a template: a tree of millions without an object for each body.
@@ -143,7 +227,7 @@ class System(Contents):
         InputError
             There are no bodies, a template or parent doesn't exist, or the name differs, ends with a digit or is taken.
         """
-        templates, n = tuple(_given(Body, body, {}) for body in bodies), self.n_bodies
+        templates, n = tuple(_given(Body, body, {}) for body in bodies), self.contents.n_bodies
         row_of_each, parent_of_each = (np.array(given, np.int64) for given in (rows, parents))  # of their own
         size = row_of_each.size
         if not templates or not size or row_of_each.shape != (size,) or parent_of_each.shape != (size,):
@@ -161,9 +245,9 @@ class System(Contents):
         if any(body.name != templates[0].name for body in templates):
             raise InputError("branch: the templates bear several names; give all of them one, which gets a number")
         self._check_repeated(templates[0], size, ())
-        self.names.add_run(templates[0].name, size, n, 1)
-        self.segments.append_branches(templates, row_of_each, parent_of_each)
-        self.changes += 1
+        self.contents.names.add_run(templates[0].name, size, n, 1)
+        self.contents.segments.append_branches(templates, row_of_each, parent_of_each)
+        self.contents.changes += 1
 
     def add_rod(self, rod: Rod | None = None, **fields: Any) -> Rod:
         """Add a flexible line as rigid links with springs between them: a `Rod` or the fields of one.
@@ -175,7 +259,7 @@ class System(Contents):
         """
         rod = _given(Rod, rod, fields)
         first, other = rod.bodies()
-        if self.names.used(rod.name):
+        if self.contents.names.used(rod.name):
             raise InputError(f"rod {rod.name!r}: the name is taken; give each its own")
         self.repeat(1, first)
         if rod.count > 1:
@@ -192,13 +276,13 @@ class System(Contents):
         """
         loop = _given(Loop, loop, fields)
         title = f"loop {loop.name!r}"
-        _check_free(title, loop.name, self.loops.names, "loop or gear")
+        _check_free(title, loop.name, self.contents.loops.names, "loop or gear")
         if loop.motion is not None:
             self._bodies_of(title, loop.bodies)
             body, loop = driven_parts(loop)
             self.add(body)
-        self.loops.take(loop, self._bodies_of(title, loop.bodies))
-        self.changes += 1
+        self.contents.loops.take(loop, self._bodies_of(title, loop.bodies))
+        self.contents.changes += 1
         return loop
 
     def add_gear(self, gear: Gear | None = None, **fields: Any) -> Gear:
@@ -211,14 +295,14 @@ class System(Contents):
         """
         gear = _given(Gear, gear, fields)
         title = f"gear {gear.name!r}"
-        _check_free(title, gear.name, self.loops.names, "loop or gear")
+        _check_free(title, gear.name, self.contents.loops.names, "loop or gear")
         ends = self._bodies_of(title, gear.bodies)
-        joints = [self.segments.template(body).joint for body in ends]
+        joints = [self.contents.segments.template(body).joint for body in ends]
         self._check_single(title, "a gear takes", dict(zip(gear.bodies, ends, strict=True)))
         if all(joint.motion is not None for joint in joints):
             raise InputError(f"{title}: both joints follow given motions; leave one of them free")
-        self.loops.take(gear, ends)
-        self.changes += 1
+        self.contents.loops.take(gear, ends)
+        self.contents.changes += 1
         return gear
 
     def add_tendon(self, tendon: Tendon | None = None, **fields: Any) -> Tendon:
@@ -231,16 +315,16 @@ class System(Contents):
         """
         tendon = _given(Tendon, tendon, fields)
         title = f"tendon {tendon.name!r}"
-        _check_free(title, tendon.name, self.loads.tendons, "tendon")
-        self._check_single(title, "tendons run over", {name: self.index_of(name) for name in tendon.joints})
-        self.loads.tendons[tendon.name] = tendon
-        self.changes += 1
+        _check_free(title, tendon.name, self.contents.loads.tendons, "tendon")
+        self._check_single(title, "tendons run over", {name: self.contents.index_of(name) for name in tendon.joints})
+        self.contents.loads.tendons[tendon.name] = tendon
+        self.contents.changes += 1
         return tendon
 
     def _check_single(self, title: str, takes: str, bodies: dict[str, int]) -> None:
         """Refuse joints that have not one coordinate, of bodies by name."""
         for name, body in bodies.items():
-            kind = self.segments.template(body).joint.kind
+            kind = self.contents.segments.template(body).joint.kind
             if kind.nu != 1:
                 raise InputError(
                     f"{title}: the joint of body {name!r} is {kind.name}, and {takes} revolute, prismatic and helical "
@@ -256,9 +340,9 @@ class System(Contents):
             A field is bad, or what it names is not in the system.
         """
         event = _given(Event, event, fields)
-        check_event(self, event)
-        self.events.append(event)
-        self.changes += 1
+        check_event(self.contents, event)
+        self.contents.events.append(event)
+        self.contents.changes += 1
         return event
 
     def add_spring(self, spring: Spring | None = None, **fields: Any) -> Spring:
@@ -271,10 +355,10 @@ class System(Contents):
         """
         spring = _given(Spring, spring, fields)
         title = f"spring {spring.name!r}"
-        _check_free(title, spring.name, self.springs, "spring")
-        self.springs.bodies.append(self._bodies_of(title, spring.bodies))
-        self.springs[spring.name] = spring
-        self.changes += 1
+        _check_free(title, spring.name, self.contents.springs, "spring")
+        self.contents.springs.bodies.append(self._bodies_of(title, spring.bodies))
+        self.contents.springs[spring.name] = spring
+        self.contents.changes += 1
         return spring
 
     def set_torque(
@@ -289,16 +373,16 @@ class System(Contents):
         InputError
             The body is not in the system, its joint is fixed, or this is neither a function nor such numbers or rows.
         """
-        index = self.index_of(body_name)
-        joint = self.segments.template(index).joint
+        index = self.contents.index_of(body_name)
+        joint = self.contents.segments.template(index).joint
         if not joint.kind.nu:
             raise InputError(f"body {body_name!r}: torque has nothing to act on in a fixed joint; drive another joint")
         try:
-            self.loads.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
+            self.contents.loads.torques[index] = Joint(**(joint.given | {"torque": torque})).torque
         except InputError as error:
             what = str(error).removeprefix("joint: ")
             raise InputError(f"body {body_name!r}: {what}; give numbers, rows or a function of time") from None
-        self.changes += 1
+        self.contents.changes += 1
 
     def add_wrench(self, body_name: str, wrench: Wrench | None = None, **fields: Any) -> Wrench:
         """Let a wrench act on one body, in addition to those that it has: a `Wrench` or the fields of one.
@@ -308,10 +392,10 @@ class System(Contents):
         InputError
             The body is not in the system, or a field is bad.
         """
-        index = self.index_of(body_name)
+        index = self.contents.index_of(body_name)
         wrench = _given(Wrench, wrench, fields)
-        self.loads.wrenches.setdefault(index, []).append(wrench)
-        self.changes += 1
+        self.contents.loads.wrenches.setdefault(index, []).append(wrench)
+        self.contents.changes += 1
         return wrench
 
     def add_joint_force(self, names: Selection, function: Callable[..., Any], *, vectorized: bool = False) -> None:
@@ -335,8 +419,8 @@ class System(Contents):
             A body is unknown or named twice, its joint is fixed, the joints are of several types (vectorized), or the
             function can't be called.
         """
-        self.loads.joint_forces.append(joint_force(self, names, function, vectorized))
-        self.changes += 1
+        self.contents.loads.joint_forces.append(joint_force(self.contents, names, function, vectorized))
+        self.contents.changes += 1
 
     def add_body_force(
         self,
@@ -370,24 +454,20 @@ class System(Contents):
         InputError
             A body is unknown or named twice, the point is none, or the function can't be called.
         """
-        self.loads.body_forces.append(body_force(self, names, function, vectorized, point))
-        self.changes += 1
-
-    def validate(self) -> None:
-        """Check the system as a whole; InputError if it has no bodies, or a joint that nothing resists."""
-        validate(self)
+        self.contents.loads.body_forces.append(body_force(self.contents, names, function, vectorized, point))
+        self.contents.changes += 1
 
     def summary(self) -> Summary:
         """Return what the system is in numbers, with warnings about what is allowed but rarely meant."""
-        return summarise(self)
+        return summarise(self.contents)
 
     def _bodies_of(self, title: str, names: tuple[str, str]) -> tuple[int, int]:
         """Return the numbers of the two bodies of what has that title; -1 is the world."""
 
         def number(name: str) -> int:
-            index = -1 if name == WORLD else self.names.find(name)
+            index = -1 if name == WORLD else self.contents.names.find(name)
             if index is None:
-                raise InputError(f"{title}: unknown body {name!r}{self.names.suggest(name)}")
+                raise InputError(f"{title}: unknown body {name!r}{self.contents.names.suggest(name)}")
             return index
 
         first, second = names
@@ -396,12 +476,12 @@ class System(Contents):
     def _parent_index(self, name: str, parent: str | None) -> int:
         """Return the index of the body that body `name` lies on: `parent`, or if None the last body added."""
         if parent is None:
-            return self.n_bodies - 1
-        index = -1 if parent == WORLD else self.names.find(parent)
+            return self.contents.n_bodies - 1
+        index = -1 if parent == WORLD else self.contents.names.find(parent)
         if parent == name:
             raise InputError(f"body {name!r}: is its own parent; name 'world' or a body above")
         if index is None:
-            hint = self.names.suggest(parent)
+            hint = self.contents.names.suggest(parent)
             raise InputError(f"body {name!r}: parent {parent!r} is neither 'world' nor a body above{hint}")
         return index
 
@@ -411,13 +491,13 @@ class System(Contents):
         """Return the index of the body on which each copy of a repeated group lies: int64 [count]."""
         name, size = bodies[0].name, len(bodies)
         if parents is None:
-            on = self.n_bodies - 1 + size * np.arange(count)
+            on = self.contents.n_bodies - 1 + size * np.arange(count)
             on[0] = self._parent_index(name, parent)
             return on
         if parent is not None:
             raise InputError(f"body {name!r}: has a parent, and the repeat has parents; give one of the two")
         if isinstance(parents, str):
-            repeated = self.names.indices(parents) if self.names.find(parents) is None else None
+            repeated = self.contents.names.indices(parents) if self.contents.names.find(parents) is None else None
             on = np.array([self._parent_index(name, parents)]) if repeated is None else repeated
         elif isinstance(parents, Sequence) and parents and all(isinstance(item, str) for item in parents):
             on = np.array([self._parent_index(name, item) for item in parents], np.int64)
@@ -432,7 +512,7 @@ class System(Contents):
 
     def _duplicate(self, body: Body) -> str:
         """Say what is wrong with a body whose name is in the system."""
-        before = self.body(self.index_of(body.name)).parent
+        before = self.contents.body(self.contents.index_of(body.name)).parent
         if body.parent in (None, before, body.name):
             return f"body {body.name!r}: the name is taken by a body above; give each body its own"
         return (
@@ -449,9 +529,21 @@ class System(Contents):
             )
         if any(other.name == body.name for other in before):
             raise InputError(f"{title}: stands twice in one repeat; give each body its own name")
-        taken = self.names.taken(body.name, count)
+        taken = self.contents.names.taken(body.name, count)
         if taken:
             raise InputError(f"{title}: the number names would include {taken!r}, which is taken; rename one of them")
+
+
+def system_holding(contents: Contents) -> System:
+    """Give a system by which more is added to contents that are there."""
+    system = System.__new__(System)
+    system.contents = contents
+    return system
+
+
+def contents_of(system: System | Contents) -> Contents:
+    """Give what a system holds, or contents as they are, as results and solvers have them."""
+    return system.contents if isinstance(system, System) else system
 
 
 def _check_free(title: str, name: str, taken: Container[str], kind: str) -> None:

@@ -4,7 +4,7 @@ A column is `BODY.KEY`, a number of the body's table or of its joint's (`link1.m
 `u:BODY` for the initial state, `SPRING.KEY`, `gravity`; or a parameter of the model's text. Where a key has several
 numbers, the one that is meant stands behind it, from 0 on: `link1.inertia[3]`, `gravity[1]`. The name of repeated
 bodies without a number stands for all of them. `force:NAME` is no number of the model: functions find it in
-`System.given`.
+`Contents.given`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Joint
-from mpimbs.model.examples.library import parameters_in, system_from, system_of
+from mpimbs.model.contents import Contents
+from mpimbs.model.examples.library import contents_from, parameters_in, system_from
 from mpimbs.model.spring import Spring
-from mpimbs.model.system import System
 from mpimbs.model.text.parameter_table import ParameterTable
 from mpimbs.model.text.table import suggest
 
@@ -45,7 +45,7 @@ class _Column(NamedTuple):
     part: int | None
 
 
-def variants(model: object, table: ParameterTable) -> list[System]:
+def variants(model: object, table: ParameterTable) -> list[Contents]:
     """Give a system for each row of a table; what no column says is that of the model.
 
     Parameters
@@ -61,7 +61,7 @@ def variants(model: object, table: ParameterTable) -> list[System]:
         A column is none, or a number makes no sense in its place; names line, column and remedy.
     """
     named = parameters_in(model)
-    system = system_of(model)
+    system = contents_from(model)
     of_text = [k for k, name in enumerate(table.columns) if name in named]
     columns: list[_Column] = []
     for k, name in enumerate(table.columns):
@@ -74,14 +74,14 @@ def variants(model: object, table: ParameterTable) -> list[System]:
     for row in range(len(table.lines)):
         if of_text:
             values = {table.columns[k]: float(table.values[row, k]) for k in of_text}
-            own = _at(table, row, [columns[k] for k in of_text], lambda v=values: system_from(str(model), v))  # type: ignore[misc]
+            own = _at(table, row, [columns[k] for k in of_text], lambda v=values: system_from(str(model), v).contents)  # type: ignore[misc]
         else:
             own = copy.deepcopy(system)
         systems.append(_variant(own, table, columns, row))
     return systems
 
 
-def _column(system: System, name: str) -> _Column:
+def _column(system: Contents, name: str) -> _Column:
     """Find what a column is."""
     if name.startswith(FORCE_COLUMN):
         return _Column(name, "force", (name.removeprefix(FORCE_COLUMN),), "", None)
@@ -119,7 +119,7 @@ def _known(key: str, keys: Sequence[str]) -> None:
         raise InputError(f"unknown key {key!r}{suggest(key, keys)}")
 
 
-def _bodies(system: System, name: str) -> list[int]:
+def _bodies(system: Contents, name: str) -> list[int]:
     """Numbers of the body of that name, or of the repeated ones."""
     if system.names.find(name) is None and (repeated := system.names.indices(name)) is not None:
         return sorted(repeated.tolist())
@@ -140,7 +140,7 @@ def _value(body: Body, what: str, key: str) -> Any:
     return getattr(body if what == "body" else body.joint, key)
 
 
-def _variant(made: System, table: ParameterTable, columns: Sequence[_Column], row: int) -> System:
+def _variant(made: Contents, table: ParameterTable, columns: Sequence[_Column], row: int) -> Contents:
     """Give a system the numbers of a row, but for those that its text has taken."""
     changes: dict[int, list[tuple[_Column, float]]] = {}
     for column, value in zip(columns, table.values[row].tolist(), strict=True):
@@ -167,7 +167,7 @@ def _at(table: ParameterTable, row: int, columns: Sequence[_Column], action: Cal
         raise InputError(f"{table.place(row)}, column{'s' * (len(columns) > 1)} {named}: {error}") from None
 
 
-def _change_spring(system: System, column: _Column, value: float) -> None:
+def _change_spring(system: Contents, column: _Column, value: float) -> None:
     spring = system.springs[column.whose[0]]
     given = {name: getattr(spring, name) for name in spring.model_fields_set}
     system.springs[spring.name] = Spring(**(given | {column.key: value}))
@@ -175,7 +175,7 @@ def _change_spring(system: System, column: _Column, value: float) -> None:
 
 
 def _change_bodies(
-    system: System, table: ParameterTable, row: int, changes: dict[int, list[tuple[_Column, float]]]
+    system: Contents, table: ParameterTable, row: int, changes: dict[int, list[tuple[_Column, float]]]
 ) -> None:
     """Give some bodies other numbers: those that shared a template, and are changed alike, share one again."""
     made: dict[tuple[Any, ...], Body] = {}

@@ -20,8 +20,8 @@ from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant,
 from mpimbs.base.garbage import many_objects
 from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
 from mpimbs.kernels.turns import COMPILING
-from mpimbs.model import System, facts, is_robot, system_from_text, system_of, system_text
-from mpimbs.model.contents import JointRead
+from mpimbs.model import contents_from, facts, is_robot, system_from_text, system_text
+from mpimbs.model.contents import Contents, JointRead
 from mpimbs.model.facts import digest
 from mpimbs.parallel.launcher import let_jobs_start
 
@@ -171,19 +171,19 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def same_system(
-    comm: MPI.Comm, given: object, prepare: Callable[[System], tuple[T, Mapping[str, Any]]]
-) -> tuple[System, T]:
+    comm: MPI.Comm, given: object, prepare: Callable[[Contents], tuple[T, Mapping[str, Any]]]
+) -> tuple[Contents, T]:
     """Give the system that all ranks were given, by itself or by name, with the same settings; all ranks call.
 
     Parameters
     ----------
-    given : System, str or path
+    given : Contents, str or path
     prepare : callable
         Checks what else was given, with the system; gives it as it is used, and by name as `alike` compares it.
 
     Returns
     -------
-    system : System
+    system : Contents
     prepared : object
         What `prepare` gave first.
 
@@ -194,8 +194,8 @@ def same_system(
         ranks.
     """
 
-    def checked() -> tuple[System, T, Mapping[str, Any]]:
-        system = system_of(given)
+    def checked() -> tuple[Contents, T, Mapping[str, Any]]:
+        system = contents_from(given)
         return system, *prepare(system)
 
     given = read_once(comm, given)
@@ -217,11 +217,11 @@ def read_once(comm: MPI.Comm, given: object) -> object:
         return given
 
     def read() -> tuple[str, tuple[str, ...], tuple[JointRead, ...]]:
-        system = system_of(named)
+        system = contents_from(named)
         return system_text(system), system.left_out, system.coordinates
 
     text, left_out, coordinates = comm.bcast(on_root(comm, read))
-    system = system_from_text(text, named)
+    system = system_from_text(text, named).contents
     system.left_out, system.coordinates = left_out, coordinates
     return system
 

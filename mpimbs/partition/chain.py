@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import tuned
-from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model import JOINT_TYPES
+from mpimbs.model.contents import Contents
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -48,12 +49,12 @@ class BodyCosts:
 
     Parameters
     ----------
-    system : System
+    system : Contents
     stretch : int
         Number of bodies.
     """
 
-    def __init__(self, system: System, stretch: int = 2**18) -> None:
+    def __init__(self, system: Contents, stretch: int = 2**18) -> None:
         self._system, self._stretch = system, stretch
 
     def __iter__(self) -> Iterator[Floats]:

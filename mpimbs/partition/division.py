@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import System
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.model.resistance import Resistance, check_resistance, thin_bodies
+from mpimbs.model.summary import validate
 from mpimbs.partition.balance import balance
 from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
 from mpimbs.partition.intervals import cut_tree
@@ -155,7 +155,7 @@ class Division(NamedTuple):
 
 
 def divide(
-    system: System,
+    system: Contents,
     size: int,
     cuts: int | None = None,
     tip_ratio: float | None = None,
@@ -166,7 +166,7 @@ def divide(
 
     Parameters
     ----------
-    system : System
+    system : Contents
     size : int
         Number of ranks P.
     cuts : int, optional
@@ -192,7 +192,7 @@ def divide(
 
 
 def divide_bodies(
-    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+    system: Contents, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
 ) -> Division:
     """Divide a chain for the divide and conquer over single bodies: as many to each rank, whose cost is the same.
 
@@ -208,7 +208,7 @@ def divide_bodies(
 
 
 def divide_terminal(
-    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+    system: Contents, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
 ) -> Division:
     """Divide a chain for the divide and conquer whose terminal bodies are swept: the last rank gets most of them.
 
@@ -229,7 +229,7 @@ def as_tree(system: Contents) -> bool:
 
 
 def divide_tree(
-    system: System,
+    system: Contents,
     size: int,
     cuts: int | None = None,
     tip_ratio: float | None = None,
@@ -256,7 +256,7 @@ def divide_tree(
 
 
 def divide_absolute(
-    system: System, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
+    system: Contents, size: int, cuts: int | None = None, tip_ratio: float | None = None, lanes: int | None = None
 ) -> Division:
     """Divide a system for a coupling that sweeps nothing: bodies in depth-first order, one interval to a rank.
 
@@ -270,7 +270,7 @@ def divide_absolute(
     return divide_tree(system, size, None, tip_ratio, 1)
 
 
-def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
+def _refuse_cuts_and_trees(system: Contents, size: int, cuts: int | None) -> None:
     if not system.is_chain:
         raise InputError(
             f"system '{system.name}' is a tree: the couplings dca and dca-terminal of this version solve chains; "
@@ -282,7 +282,7 @@ def _refuse_cuts_and_trees(system: System, size: int, cuts: int | None) -> None:
         )
 
 
-def _width(system: System, share: int, lanes: int | None) -> int:
+def _width(system: Contents, share: int, lanes: int | None) -> int:
     """Number of lanes for a share of bodies: 1 where joints differ too much, or a lane could end at a thin body."""
     width = chosen_width(share, lanes) if system.is_chain else 1
     if width > 1 and len(thin_bodies(system, ends=True)):
@@ -292,7 +292,7 @@ def _width(system: System, share: int, lanes: int | None) -> int:
     return width
 
 
-def _division(system: System, size: int, count: int, ratio: float, width: int, free_roots: bool = False) -> Division:
+def _division(system: Contents, size: int, count: int, ratio: float, width: int, free_roots: bool = False) -> Division:
     bounds = split_chain(BodyCosts(system), count, ratio, width)
     bounds = kept_together(system, bounds, free_roots=free_roots)
     return Division(width, ratio, bounds, _owners(count, size))
@@ -303,7 +303,7 @@ def _owners(count: int, size: int) -> Integers:
     return np.arange(size + 1) * count // size
 
 
-def _subchains(system: System, size: int, cuts: int | None) -> int:
+def _subchains(system: Contents, size: int, cuts: int | None) -> int:
     """Number of subchains of a system that this version solves."""
     check_solved(system)
     if (size > 1 or cuts) and not system.is_chain:
@@ -314,7 +314,7 @@ def _subchains(system: System, size: int, cuts: int | None) -> int:
     return _pieces(system, size, cuts)
 
 
-def _pieces(system: System, size: int, cuts: int | None) -> int:
+def _pieces(system: Contents, size: int, cuts: int | None) -> int:
     """Number of subchains, or intervals, that so many cuts make for so many ranks."""
     if cuts is None:
         check_ranks(system, size)
@@ -332,12 +332,12 @@ def _pieces(system: System, size: int, cuts: int | None) -> int:
     return cuts + 1
 
 
-def check_solved(system: System) -> None:
+def check_solved(system: Contents) -> None:
     """Check that the system is sound, and one that the couplings solve; else InputError."""
-    system.validate()
+    validate(system)
 
 
-def check_ranks(system: System, size: int) -> None:
+def check_ranks(system: Contents, size: int) -> None:
     """Check that there is a body for each of so many ranks; else InputError."""
     if size > system.n_bodies:
         raise InputError(

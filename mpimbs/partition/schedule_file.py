@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
 from mpimbs.base.errors import InputError
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
 from mpimbs.model.text.table import CheckedTable
@@ -83,7 +83,7 @@ class Laid(NamedTuple):
     schedule: Schedule
 
 
-def schedule_text(system: System, laid: Laid) -> str:
+def schedule_text(system: Contents, laid: Laid) -> str:
     """A schedule as a file."""
     named, bounds = arranged(system, laid.order), laid.bounds.tolist()
     listed = laid.order.is_identity or np.array_equal(laid.order.bodies, np.arange(laid.order.n))
@@ -97,7 +97,7 @@ def schedule_text(system: System, laid: Laid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_schedule(path: Path, system: System, size: int) -> Laid:
+def read_schedule(path: Path, system: Contents, size: int) -> Laid:
     """Read a schedule for a system on so many ranks.
 
     Raises
@@ -113,7 +113,7 @@ def read_schedule(path: Path, system: System, size: int) -> Laid:
         return Laid(order, bounds, Schedule(owners, _joins(given.join, len(given.leaf), size)))
 
 
-def _order(name: Any, system: System) -> Order:
+def _order(name: Any, system: Contents) -> Order:
     order = Order.of(system)
     if name == HEAVIEST_LAST:
         return order
@@ -125,7 +125,7 @@ def _order(name: Any, system: System) -> Order:
     return listed
 
 
-def _bounds(leaves: Sequence[Leaf], system: System, order: Order) -> Integers:
+def _bounds(leaves: Sequence[Leaf], system: Contents, order: Order) -> Integers:
     bounds = np.concatenate(([0], np.cumsum([leaf.bodies for leaf in leaves], dtype=np.int64)))
     named = arranged(system, order)
     for number, leaf in enumerate(leaves):

@@ -19,7 +19,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import loops_of
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
 from mpimbs.partition.assembly_costs import (
@@ -42,7 +42,7 @@ MADE = {BALANCED: balanced, SERIAL: serial}
 
 
 def divide_scheduled(
-    system: System,
+    system: Contents,
     size: int,
     cuts: int | None = None,
     tip_ratio: float | None = None,
@@ -80,7 +80,7 @@ def divide_scheduled(
     return Division(divided.width, 1.0, laid.bounds, owners, laid.order, laid.schedule)
 
 
-def lay(system: System, divided: Division, leaves: str, schedule: str, costs: AssemblyCosts = PACKAGE_COSTS) -> Laid:
+def lay(system: Contents, divided: Division, leaves: str, schedule: str, costs: AssemblyCosts = PACKAGE_COSTS) -> Laid:
     """Lay a schedule of SCHEDULES over a system that is divided among its ranks; what is found moves cuts too."""
     order, bounds = divided.order or Order.of(system), divided.bounds
     if schedule == AUTO:
@@ -95,7 +95,7 @@ def lay(system: System, divided: Division, leaves: str, schedule: str, costs: As
     return Laid(order, bounds, MADE[schedule](counts.tolist()))
 
 
-def _of_file(name: str, system: System, size: int, cuts: int | None, leaves: str) -> Laid:
+def _of_file(name: str, system: Contents, size: int, cuts: int | None, leaves: str) -> Laid:
     if cuts is not None or leaves != SWEEPS:
         given = f"cuts={cuts}" if cuts is not None else f"leaves='{leaves}'"
         raise InputError(f"the schedule of a file has its own leaves; leave `{given}` out")
@@ -164,7 +164,7 @@ class Search:
 
     Parameters
     ----------
-    system : System
+    system : Contents
     order : Order
         Of its bodies.
     size : int
@@ -176,7 +176,9 @@ class Search:
     costs : AssemblyCosts
     """
 
-    def __init__(self, system: System, order: Order, size: int, width: int, single: bool, costs: AssemblyCosts) -> None:
+    def __init__(
+        self, system: Contents, order: Order, size: int, width: int, single: bool, costs: AssemblyCosts
+    ) -> None:
         self._order, self._size, self._single, self._costs = order, size, single, costs
         self._lanes = LaneCosts(system, order, 1 if single else width)
         self._loops = loops_of(arranged(system, order)) if system.loops else None

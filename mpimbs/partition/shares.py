@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.loops.loop_table import loops_of
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
 from mpimbs.partition.balance import LaneCosts
@@ -46,12 +46,12 @@ class Owned(NamedTuple):
     loops: int = 0
 
 
-def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
+def shares(system: Contents, size: int) -> tuple[Order | None, list[Owned]]:
     """Divide a system among ranks, and say what each of them owns; no rank has to be there.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     size : int
         Number of ranks P.
 
@@ -82,13 +82,13 @@ def shares(system: System, size: int) -> tuple[Order | None, list[Owned]]:
     ]
 
 
-def _leading_away(system: System, division: Division) -> list[int]:
+def _leading_away(system: Contents, division: Division) -> list[int]:
     """How many loops join bodies of each rank to those of others."""
     between = loops_of(arranged(system, division.order)).between(division.cuts)
     return np.bincount(between.ravel(), minlength=len(division.cuts) - 1).tolist()
 
 
-def table_of_shares(system: System, order: Order | None, found: list[Owned]) -> list[str]:
+def table_of_shares(system: Contents, order: Order | None, found: list[Owned]) -> list[str]:
     """Say who owns what, as `shares` gave it, in a table: a line for each rank, and one of their balance."""
     size = len(found)
     numbered = arranged(system, order)

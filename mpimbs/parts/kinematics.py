@@ -7,20 +7,20 @@ import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
 from mpimbs.base.errors import InputError
-from mpimbs.model import BodyMotion, System
+from mpimbs.model import BodyMotion, Model, contents_from
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import BOUNDARY, PLACE
 
 Floats = npt.NDArray[np.float64]
 
 
-def kinematics(system: System | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | None = None) -> BodyMotion:
+def kinematics(system: Model | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | None = None) -> BodyMotion:
     """Give the poses and velocities of all bodies of a system, in a state or in several; by one process.
 
     Parameters
     ----------
-    system : System or Subchain
-        A whole system; one that a `Subchain` was made of before has less to do.
+    system : System, str, Path or Subchain
+        A whole system, or what names it, as for `system_from`; one that a `Subchain` was made of before has less to do.
     q : array [nq] or [states, nq]
         Coordinates in the model's order; rad, m, quaternions w x y z.
     u : array [nu] or [states, nu], optional
@@ -38,7 +38,7 @@ def kinematics(system: System | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | N
     InputError
         Of another size, not finite, or with a quaternion that is zero.
     """
-    part = system if isinstance(system, Subchain) else Subchain(system)
+    part = system if isinstance(system, Subchain) else Subchain(contents_from(system))
     states = array_of(q)
     speeds = np.zeros((*states.shape[:-1], part.nu)) if u is None else array_of(u)
     bodies = np.arange(part.n_bodies)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mpimbs.dynamics.statics.modes import Modes
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.summary import comma_list
 from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
@@ -29,7 +29,7 @@ _SHARE = 0.2  # of the system's size, how far the farthest point is displaced
 _SMALL = 1e-4  # rad and m, of differences
 
 
-def draw_modes(system: System, q: Floats, modes: Modes) -> Figure:
+def draw_modes(system: Contents, q: Floats, modes: Modes) -> Figure:
     """Shapes of modes about coordinates: each in the plane of the longest side and of most of its motion."""
     part, parents = Subchain(system), system.parents()
     rest = _points(part, q)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.schedule_search import Found
 from mpimbs.partition.shares import Owned
@@ -37,7 +37,7 @@ _AREA = 6e4  # of all dots together (points^2)
 _WIDE, _HIGH = 11.0, 7.5  # inches
 
 
-def draw_partition(system: System, order: Order | None, owned: Sequence[Owned]) -> Figure:
+def draw_partition(system: Contents, order: Order | None, owned: Sequence[Owned]) -> Figure:
     """Draw which bodies each rank owns.
 
     Bodies of one depth stand in a row, or in a column where the tree is deeper than wide; the longest branches run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,14 @@ from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit, com
 from mpimbs.dynamics.resources import EVALUATION, check_memory, ranks_on_node
 from mpimbs.dynamics.statics.modes import Modes
 from mpimbs.dynamics.statics.modes import modes as modes_of
-from mpimbs.model import System
+from mpimbs.model import Model
+from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system
 from mpimbs.run.state import State, StateArrays, checked_state, own_part
 from mpimbs.stepping.projection import closed
 
 Floats = npt.NDArray[np.float64]
-Model = System | str | Path
 OF_QUESTIONS = StateArrays(("q", "u"), ("tau", "udot"))
 
 
@@ -42,7 +41,7 @@ def _asked(
     world = communicator(comm)
     here = ranks_on_node(world)
 
-    def prepared(system: System) -> tuple[tuple[State, EvaluationSettings], dict[str, Any]]:
+    def prepared(system: Contents) -> tuple[tuple[State, EvaluationSettings], dict[str, Any]]:
         check_time(t)
         check_memory(system, EVALUATION, world.size, here)
         chosen = EvaluationSettings.asked(settings)

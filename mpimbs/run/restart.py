@@ -16,6 +16,8 @@ from mpimbs.base.places import absolute_path
 from mpimbs.files.checkpoint import Kept, is_checkpoint, read_header, restart_call
 from mpimbs.forces.modules import add_forces
 from mpimbs.model import System, system_from_text, system_text
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from mpimbs.parallel.agreement import communicator, on_root, together
 from mpimbs.run.ensembles.course import ENSEMBLE
 from mpimbs.run.ensembles.ensemble import go_on
@@ -52,7 +54,7 @@ def restart(
     file: str | Path | Kept,
     comm: MPI.Comm | None = None,
     *,
-    system: System | Sequence[System] | None = None,
+    system: System | Contents | Sequence[System | Contents] | None = None,
     forces: Sequence[str] = (),
     checkpoints: Checkpoints | None = None,
     progress: bool = False,
@@ -72,7 +74,7 @@ def restart(
     comm : MPI.Comm, optional
         All ranks of the job by default; any number of ranks, of a coupling with cuts of its own one more than these at
         the most.
-    system : System, optional
+    system : Contents, optional
         The same as before, where forces are functions, which a file does not hold; else it is read from the checkpoint.
         Of an ensemble, those of all copies.
     forces : sequence of str
@@ -108,12 +110,12 @@ def restart(
         print(f"mpimbs: note: {told} at t = {header['time']:g} s", file=sys.stderr, flush=True)
     wanted = together(world, lambda: (checkpoints or Checkpoints.of(header["checkpoints"])).checked())
     wanted = dataclasses.replace(wanted, path=wanted.path or kept.place)
-    several = None if system is None or isinstance(system, System) else list(system)
+    one = contents_of(system) if isinstance(system, System | Contents) else None
+    several = None if system is None or one is not None else [contents_of(each) for each in system]  # type: ignore[union-attr]
     if header.get("kind") == ENSEMBLE:
-        return go_on(
-            kept, world, [system] if isinstance(system, System) else several, forces, wanted, signals, progress
-        )
-    one = system if isinstance(system, System) else None
+        return go_on(kept, world, several if one is None else [one], forces, wanted, signals, progress)
+    if several is not None:
+        raise InputError(f"{kept.file}: is of one system; give it, and no list")
     whole = together(world, lambda: _system(kept, one, forces))
     with compilation_told(progress and world.rank == 0):
         return Simulation.going_on(kept, whole, world, wanted, signals).finish(progress)
@@ -141,7 +143,7 @@ def most_ranks(kept: Kept) -> int | None:
     return None if cuts is None else int(cuts) + 1
 
 
-def _system(kept: Kept, system: System | Sequence[System] | None, forces: Sequence[str]) -> System:
+def _system(kept: Kept, system: Contents | None, forces: Sequence[str]) -> Contents:
     """The system that goes on: that of the checkpoint."""
     header = kept.header
     if system is None and not forces:
@@ -150,13 +152,11 @@ def _system(kept: Kept, system: System | Sequence[System] | None, forces: Sequen
                 f"{kept.file}: has forces or events that are functions, which a file does not hold; go on with: "
                 f"{restart_call(kept.file, header)}"
             )
-        return system_from_text(header["model"], kept.file)
+        return system_from_text(header["model"], kept.file).contents
     if system is None:
-        system = system_from_text(header.get("base") or header["model"], kept.file)
+        system = system_from_text(header.get("base") or header["model"], kept.file).contents
         for given in forces:
             add_forces(system, given)
-    if not isinstance(system, System):
-        raise InputError(f"{kept.file}: is of one system; give it, and no list")
     if system_text(system, functions=True) != header["model"]:
         raise InputError(f"{kept.file}: is of another system than '{system.name}', which was given")
     return system

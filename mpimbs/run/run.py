@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.settings import takes
-from mpimbs.model import System
+from mpimbs.model import Model
 from mpimbs.parallel.agreement import communicator
 from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import Result
@@ -25,7 +25,7 @@ class _ToItsEnd(Simulation):
 
 @takes(SimulationSettings)
 def simulate(
-    system: System | str | Path,
+    system: Model,
     t_end: float | None = None,
     comm: MPI.Comm | None = None,
     *,

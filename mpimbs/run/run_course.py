@@ -20,7 +20,7 @@ from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
 from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.files.samples import Samples
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper
 from mpimbs.run.recorder import Store
@@ -46,7 +46,7 @@ class Run(Trajectory):
 
     Parameters
     ----------
-    system : System
+    system : Contents
     settings : SimulationSettings
         Checked.
     comm : MPI.Comm
@@ -68,7 +68,7 @@ class Run(Trajectory):
 
     def __init__(
         self,
-        system: System,
+        system: Contents,
         settings: SimulationSettings,
         comm: MPI.Comm,
         path: Path | None,

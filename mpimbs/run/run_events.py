@@ -15,8 +15,9 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.coupling import LoadSolver, coupling_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.forces.modules import function_of
-from mpimbs.model import Event, System
+from mpimbs.model import Event
 from mpimbs.model.connections import Connections, check_events, connected
+from mpimbs.model.contents import Contents
 from mpimbs.run.run_segment import RunSegment
 from mpimbs.run.structure_change import as_they_lie
 from mpimbs.stepping.event_watch import EventSearch, EventWatch
@@ -60,14 +61,14 @@ class RunEvents:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         As it begins, with all of its events.
     t_end : float
         End of the simulation (s), infinite for none: what comes later, or then, doesn't happen.
 
     Attributes
     ----------
-    system : System
+    system : Contents
     any : bool
         Whether there are any.
     now : Connections
@@ -81,7 +82,7 @@ class RunEvents:
         Events that can't follow one another, or a function that is not there.
     """
 
-    def __init__(self, system: System, t_end: float) -> None:
+    def __init__(self, system: Contents, t_end: float) -> None:
         check_events(system)
         self.system, self._t_end = system, t_end
         self._structures = [Connections.of(system)]
@@ -215,7 +216,7 @@ class RunEvents:
             {"time": time, "cut": cut, "connected": begun, "energy_lost": lost, "moved": moved, "told": told}
         )
 
-    def structures(self) -> list[Callable[[int], System]]:
+    def structures(self) -> list[Callable[[int], Contents]]:
         """Give the structures so far, one after the other: functions that give the systems, of a copy."""
         _, *others = self._structures
         return [lambda _: self.system, *(lambda _, now=now: connected(self.system, now) for now in others)]

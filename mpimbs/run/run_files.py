@@ -19,7 +19,7 @@ from mpimbs.files.output import NOWHERE, PATIENCE, OutputFile
 from mpimbs.files.output_layout import versions
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.run.keeper import check_free, clear, place_of
@@ -127,7 +127,7 @@ class RunFiles:
             self._lock = Lock(self.place, PATIENCE)
         return OutputFile.continued(path, kept.header["run"], rows)
 
-    def header(self, systems: Sequence[System], settings: SimulationSettings) -> dict[str, Any]:
+    def header(self, systems: Sequence[Contents], settings: SimulationSettings) -> dict[str, Any]:
         """Give the header of the checkpoints of a run of these systems, as far as it is the same for all."""
         assert self.place is not None and self.output is not None
         first = systems[0]

@@ -14,7 +14,8 @@ from mpimbs.coupling.base import CouplingState
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import OF_JOINTS
 from mpimbs.files.checkpoint import read_vectors, write_checkpoint
-from mpimbs.model import System, system_text
+from mpimbs.model import system_text
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.reorder import Reorder
 from mpimbs.run.recorder import Recorder, RecorderState
 from mpimbs.run.run_events import EventsState
@@ -132,7 +133,7 @@ class RunMemory:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         As the run began.
     dynamics : Dynamics
         Of what it is now.
@@ -140,7 +141,7 @@ class RunMemory:
     files : RunFiles
     """
 
-    def __init__(self, system: System, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
+    def __init__(self, system: Contents, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:
         self._system, self._dynamics, self._settings, self._files = system, dynamics, settings, files
 
     def write(self, state: RunState) -> str | None:

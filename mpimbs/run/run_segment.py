@@ -15,7 +15,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
 from mpimbs.files.constraint_record import ConstraintRecord, SeparatedLoads
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import scheme_of
@@ -30,7 +30,7 @@ class RunSegment:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         As it holds together.
     comm : MPI.Comm
     settings : SimulationSettings
@@ -50,7 +50,9 @@ class RunSegment:
         Wall time spent on kernels (s).
     """
 
-    def __init__(self, system: System, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None) -> None:
+    def __init__(
+        self, system: Contents, comm: MPI.Comm, settings: SimulationSettings, solver: LoadSolver | None
+    ) -> None:
         chosen = settings.part(EvaluationSettings) | {"solver": solver}
         if settings.coupling == "augmented":
             chosen["lagrangian"] = (settings.lagrangian or Lagrangian()).in_a_simulation()

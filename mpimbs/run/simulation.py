@@ -22,7 +22,8 @@ from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, PER_BODY
 from mpimbs.files.checkpoint import Kept
-from mpimbs.model import System
+from mpimbs.model import Model
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
 from mpimbs.run.progress import Progress
@@ -68,7 +69,7 @@ class Simulation:
     @takes(SimulationSettings)
     def __init__(
         self,
-        system: System | str | Path,
+        system: Model,
         comm: MPI.Comm | None = None,
         *,
         output: str | Path | None = None,
@@ -81,7 +82,7 @@ class Simulation:
         world = communicator(comm)
         others = {"output": output, "checkpoints": checkpoints, "signals": signals}
 
-        def asked(whole: System) -> tuple[tuple[SimulationSettings, State | None], dict[str, str | bytes]]:
+        def asked(whole: Contents) -> tuple[tuple[SimulationSettings, State | None], dict[str, str | bytes]]:
             check_kinds(Simulation.__init__, others)
             found = SimulationSettings.asked(given, settings).suited(whole)
             if self.ends and found.t_end is None:
@@ -101,7 +102,7 @@ class Simulation:
 
     @classmethod
     def going_on(
-        cls, kept: Kept, system: System, comm: MPI.Comm, checkpoints: Checkpoints, signals: bool = False
+        cls, kept: Kept, system: Contents, comm: MPI.Comm, checkpoints: Checkpoints, signals: bool = False
     ) -> Self:
         """Go on from a checkpoint of a system, into its output; see `restart`."""
         simulation = cls.__new__(cls)
@@ -112,7 +113,7 @@ class Simulation:
     def _start(
         self,
         comm: MPI.Comm,
-        system: System,
+        system: Contents,
         settings: SimulationSettings,
         output: Path | None,
         checkpoints: Checkpoints | None,
@@ -149,7 +150,7 @@ class Simulation:
         return f"Simulation({self.system.name}: {how})"
 
     @property
-    def system(self) -> System:
+    def system(self) -> Contents:
         """The system as it holds together now."""
         return self._run.dynamics.system
 
@@ -387,7 +388,7 @@ class Simulation:
         return "" if self._settings.t_end is None else f" of t_end = {self._settings.t_end:g} s"
 
 
-def _checked(system: System, state: tuple[npt.ArrayLike | None, ...] | None) -> State | None:
+def _checked(system: Contents, state: tuple[npt.ArrayLike | None, ...] | None) -> State | None:
     """A state that a caller gives, checked."""
     if state is None:
         return None

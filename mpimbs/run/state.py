@@ -15,7 +15,8 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import SIMULATION, check_memory
-from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model import JOINT_TYPES
+from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
 
 Floats = npt.NDArray[np.float64]
@@ -59,7 +60,7 @@ def own_part(dynamics: Dynamics, state: State | None = None) -> State:
     return State(state.q[dynamics.gather_q.part].copy(), u[own].copy() if u.size else u, tau, udot)
 
 
-def check_system(system: System, ranks: int = 1, here: int = 1) -> None:
+def check_system(system: Contents, ranks: int = 1, here: int = 1) -> None:
     """Refuse a system that can't be simulated: none of its joints can move, or it takes too much memory.
 
     Parameters
@@ -89,7 +90,7 @@ def check_speeds(part: Subchain) -> None:
         raise InputError(f"body '{body}': u = {part.u[k]:g} is beyond {LARGEST:g}: give SI units")
 
 
-def read_state(path: str | Path, system: System, contents: StateArrays = DRIVEN) -> State:
+def read_state(path: str | Path, system: Contents, contents: StateArrays = DRIVEN) -> State:
     """Read a state file for a system.
 
     Raises
@@ -114,12 +115,12 @@ def read_state(path: str | Path, system: System, contents: StateArrays = DRIVEN)
     return checked_state(path, system, arrays, contents)
 
 
-def names_of(system: System) -> npt.NDArray[np.bytes_]:
+def names_of(system: Contents) -> npt.NDArray[np.bytes_]:
     """The names of the bodies [n], in the order of q and u: what a state file may have beside them, as `IN_ORDER`."""
     return np.array([system.name_of(k).encode() for k in range(system.n_bodies)])
 
 
-def _check_order(path: str | Path, system: System, names: Any) -> None:
+def _check_order(path: str | Path, system: Contents, names: Any) -> None:
     """Refuse a file that names other bodies, or in another order."""
     told = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in names.ravel().tolist()]
     if len(told) != system.n_bodies:
@@ -151,7 +152,7 @@ def state_given(state: Any) -> tuple[Any, Any]:
     return state[0], state[1]
 
 
-def checked_state(where: str | Path, system: System, arrays: dict[str, Any], contents: StateArrays = MOVING) -> State:
+def checked_state(where: str | Path, system: Contents, arrays: dict[str, Any], contents: StateArrays = MOVING) -> State:
     """Give the state that arrays are, quaternions of unit length; messages say `where` they stood.
 
     Raises
@@ -178,7 +179,7 @@ def _reason(error: Exception) -> str:
     return "it is damaged or incomplete"
 
 
-def _checked(where: str | Path, system: System, name: str, value: Any) -> Floats:
+def _checked(where: str | Path, system: Contents, name: str, value: Any) -> Floats:
     size = system.nq if name == "q" else system.nu
     if value.dtype.kind not in "fiu" or value.shape != (size,):
         raise InputError(
@@ -196,7 +197,7 @@ def _checked(where: str | Path, system: System, name: str, value: Any) -> Floats
     return _coordinates(where, system, value) if name == "q" else value
 
 
-def _coordinates(where: str | Path, system: System, q: Floats) -> Floats:
+def _coordinates(where: str | Path, system: Contents, q: Floats) -> Floats:
     """Check the sizes of coordinates, and make quaternions unit."""
     types, first = system.joint_types(), system.offsets()[0][:-1]
     for row, kind in enumerate(JOINT_TYPES):
@@ -209,7 +210,7 @@ def _coordinates(where: str | Path, system: System, q: Floats) -> Floats:
     return _unit_quaternions(where, system, q)
 
 
-def _unit_quaternions(where: str | Path, system: System, q: Floats) -> Floats:
+def _unit_quaternions(where: str | Path, system: Contents, q: Floats) -> Floats:
     quaternion = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
     first = system.offsets()[0][:-1][quaternion]
     index = first[:, None] + np.arange(4)

@@ -12,8 +12,9 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
-from mpimbs.model import Event, System
+from mpimbs.model import Event
 from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import on_root
 from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.run.run_segment import RunSegment
@@ -99,7 +100,7 @@ def taken_over(before: Dynamics, after: Dynamics, q: Floats, u: Floats, cut: Int
 
 
 def as_they_lie(
-    before: Dynamics, after: System, names: set[str], q: Floats, u: Floats
+    before: Dynamics, after: Contents, names: set[str], q: Floats, u: Floats
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Give the joint frames on the second bodies of some loops that close them as their ends are; all ranks call.
 
@@ -107,7 +108,7 @@ def as_they_lie(
     ----------
     before : Dynamics
         Whose state q [nq], u [nu] is; this rank's parts.
-    after : System
+    after : Contents
         Of the same bodies, with these loops.
     names : set of str
 
@@ -133,7 +134,7 @@ def as_they_lie(
     return frames
 
 
-def held_over(before: System, after: System, held: Floats, events: Sequence[Event]) -> Floats:
+def held_over(before: Contents, after: Contents, held: Floats, events: Sequence[Event]) -> Floats:
     """Give numbers of speeds [nu], as forces that are held, after a change of structure: 0 of joints that were cut."""
     names = {name for event in events for name in event.cut} - before.loops.names
     stay = np.setdiff1d(np.arange(before.n_bodies), [before.index_of(name) for name in names])

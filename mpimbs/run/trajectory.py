@@ -17,7 +17,8 @@ from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.forces.motions import check_covered
-from mpimbs.model import Event, System
+from mpimbs.model import Event
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
 from mpimbs.run.recorder import Recorder, Store
 from mpimbs.run.run_events import EventsState, RunEvents
@@ -50,7 +51,7 @@ class Trajectory(ABC):
 
     Parameters
     ----------
-    system : System
+    system : Contents
     settings : SimulationSettings
         Checked.
     comm : MPI.Comm
@@ -62,7 +63,7 @@ class Trajectory(ABC):
 
     def __init__(
         self,
-        system: System,
+        system: Contents,
         settings: SimulationSettings,
         comm: MPI.Comm,
         known: Known | None = None,

@@ -29,7 +29,7 @@ class Recording:
 
     Attributes
     ----------
-    system : System
+    system : Contents
     t : array [samples]
         Times (s).
     poses : array [samples, bodies, 7]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from matplotlib import colormaps
 from scipy.spatial.transform import Rotation
 
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -177,7 +177,7 @@ class Scene:
 
     Parameters
     ----------
-    system : System
+    system : Contents
         Bodies with a geometry are drawn as that; others as capsules from their joints to the next ones.
     folder : Path
         Where files of meshes are named from.
@@ -201,7 +201,7 @@ class Scene:
 
     def __init__(
         self,
-        system: System,
+        system: Contents,
         folder: Path = Path(),
         bodies: Integers | None = None,
         size: float = 0.0,
@@ -234,7 +234,7 @@ class Scene:
             begin += count * len(batch.bodies)
         return np.concatenate(found)
 
-    def _pieces(self, system: System, k: int) -> list[_Piece]:
+    def _pieces(self, system: Contents, k: int) -> list[_Piece]:
         found = []
         for shape in system.body(k).geometry:
             color = PALETTE[k % len(PALETTE)] if shape.color is None else 255.0 * np.array(shape.color[:3])
@@ -288,7 +288,7 @@ class Scene:
         return capsule(0.0 if which is None else float(np.exp(_STEP * which)), sides)
 
 
-def _ties(system: System, drawn: Integers | None) -> Ties:
+def _ties(system: Contents, drawn: Integers | None) -> Ties:
     """The springs of a system; of the joints that close loops the lines to them from the origins of their bodies."""
     ends = [*system.springs.bodies]
     points = [spring.positions for spring in system.springs.values()]
@@ -313,7 +313,7 @@ def _capsule(body: int, position: Any, quaternion: Any, radius: float, straight:
     return _Piece(("capsule", number), body, position, quaternion, np.array([radius, radius, stretch]), color)
 
 
-def _links(system: System) -> list[list[Floats]]:
+def _links(system: Contents) -> list[list[Floats]]:
     """Give of each body the places in its frame, from its origin to which it is drawn: joints of others, or beyond its
     center of mass as far as before it."""
     columns = system.columns()

@@ -21,8 +21,8 @@ def test_figures_of_bench(comm: MPI.Comm, spec: str) -> None:
     figures = bench(system, comm, seconds=0.05)
     assert comm.allgather(figures) == [figures] * comm.size
     assert (figures["system"], figures["coupling"], figures["ranks"]) == (system.name, "dcae", comm.size)
-    assert (figures["n"], figures["dof"], figures["loops"]) == (system.n_bodies, system.nu, len(system.loops))
-    assert ("loop(s)" in report(figures)[0]) == bool(system.loops)
+    assert (figures["n"], figures["dof"], figures["loops"]) == (system.n_bodies, system.nu, len(system.contents.loops))
+    assert ("loop(s)" in report(figures)[0]) == bool(system.contents.loops)
     assert figures["repetitions"] >= 10
     assert 0.0 < figures["us_min"] <= figures["us_median"] <= figures["us_p90"]
     assert figures["switches_per_evaluation"] >= 0.0

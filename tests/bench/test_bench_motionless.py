@@ -18,7 +18,7 @@ def crane(rope: str = "universal", gravity: tuple[float, float, float] = (0, -9.
     joint = Joint(type="revolute", **{"axis": (0, 0, 1), "q": 0.5, **boom})
     system.add(name="boom", mass=100, center_of_mass=(2, 0, 0), inertia=(1, 130, 130, 0, 0, 0), joint=joint)
     system.add(name="hook", **LINK, joint=Joint(type=rope, position=(4, 0, 0)))
-    link = system.body(1).model_copy(update={"name": "link", "parent": None})
+    link = system.contents.body(1).model_copy(update={"name": "link", "parent": None})
     system.repeat(5, link.model_copy(update={"joint": Joint(type=rope, position=(0, -0.2, 0))}))
     return system
 
@@ -76,12 +76,12 @@ def test_those_that_stand_still_in_a_simulation(case: str) -> None:
     make, expected = CASES[case]
     system = make()
     if expected == ["all but the first"]:
-        expected = [repr(body.name) for body in system.bodies()][1:]
-    assert motionless(system) == expected
+        expected = [repr(body.name) for body in system.contents.bodies()][1:]
+    assert motionless(system.contents) == expected
     q = simulate(system, 1.5, rtol=1e-6, atol=1e-10).q
-    offset = system.offsets()[0]
+    offset = system.contents.offsets()[0]
     change = np.abs(q - q[0]).max(axis=0)
-    still = {name for k, name in enumerate(map(repr, map(system.name_of, range(system.n_bodies))))
+    still = {name for k, name in enumerate(map(repr, map(system.contents.name_of, range(system.n_bodies))))
              if np.all(change[offset[k] : offset[k + 1]] < 1e-8)}  # fmt: skip
     repeated = {repr(f"link{k}") for k in range(1, 6)} if ROPE[1] in expected else set()
     assert still == set(expected) - {ROPE[1]} | repeated
@@ -90,12 +90,12 @@ def test_those_that_stand_still_in_a_simulation(case: str) -> None:
 def test_long_systems() -> None:
     """Repetitions take no time; of many single bodies nothing is said."""
     long = crane()
-    long.repeat(10_000_000, long.body(6).model_copy(update={"name": "more", "parent": None}))
+    long.repeat(10_000_000, long.contents.body(6).model_copy(update={"name": "more", "parent": None}))
     long.add_wrench("more9999999", force=(0, 0, 1))
-    assert motionless(long) == []
-    long.loads.wrenches.clear()
-    assert motionless(long) == [*ROPE, "'more1' to 'more10000000'"]
+    assert motionless(long.contents) == []
+    long.contents.loads.wrenches.clear()
+    assert motionless(long.contents) == [*ROPE, "'more1' to 'more10000000'"]
     single = hanging()
     for k in range(3, MOST + 2):
         single.add(name=f"b{k}", **LINK, joint=Joint(type="spherical", position=(0, -0.2, 0)))
-    assert motionless(single) == []
+    assert motionless(single.contents) == []

@@ -109,25 +109,25 @@ def test_the_machine_at_hand(comm: MPI.Comm) -> None:
 def test_predictions_of_all_couplings() -> None:
     """One calibration for all that are predicted; what does not depend on the cluster is as before."""
     system = system_from("chain:96")
-    calibration = Calibration(system, 0.01)
+    calibration = Calibration(system.contents, 0.01)
     near, far = cluster_named("infiniband"), cluster_named("ethernet")
     for coupling in TRACED:
-        predict(system, (1, 2, 5, 48), near, coupling, calibration)  # between known times it interpolates
-        rows = predict(system, (1, 2, 5, 48), near, coupling, calibration)
+        predict(system.contents, (1, 2, 5, 48), near, coupling, calibration)  # between known times it interpolates
+        rows = predict(system.contents, (1, 2, 5, 48), near, coupling, calibration)
         assert [row.ranks for row in rows] == [1, 2, 5, 48] and rows[0].bodies == 96
         assert rows[0].messages == 0.0 and rows[0].efficiency == 1.0
         for row in rows:
             assert row.seconds == pytest.approx(row.compute + row.messages) and row.messages >= 0.0
             assert row.speed_up == pytest.approx(rows[0].seconds / row.seconds)
             assert row.efficiency == pytest.approx(row.speed_up / row.ranks)
-        again = predict(system, (1, 2, 5, 48), far, coupling, calibration)
+        again = predict(system.contents, (1, 2, 5, 48), far, coupling, calibration)
         assert again[:3] == rows[:3], "up to 16 ranks are on one node of either"
         assert again[3].seconds > rows[3].seconds and again[3].compute == rows[3].compute
     quick = near.model_copy(update={"core_speed": 2.0})
-    half = predict(system, (1,), quick, calibration=calibration)[0].seconds
-    assert half == pytest.approx(0.5 * predict(system, (1,), near, calibration=calibration)[0].seconds)
-    quickest = best(system, near, ranks=(1, 2, 48), calibration=calibration)
-    every = [r.seconds for c in TRACED for r in predict(system, (1, 2, 48), near, c, calibration=calibration)]
+    half = predict(system.contents, (1,), quick, calibration=calibration)[0].seconds
+    assert half == pytest.approx(0.5 * predict(system.contents, (1,), near, calibration=calibration)[0].seconds)
+    quickest = best(system.contents, near, ranks=(1, 2, 48), calibration=calibration)
+    every = [r.seconds for c in TRACED for r in predict(system.contents, (1, 2, 48), near, c, calibration=calibration)]
     assert quickest.seconds == min(every)
 
 

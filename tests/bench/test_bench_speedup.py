@@ -16,6 +16,7 @@ from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_rank
 from mpimbs.bench.study import predictor, study, study_lines
 from mpimbs.bench.verdict import add_speedups, advice, fits
 from mpimbs.model import Joint, System, system_from
+from mpimbs.model.summary import validate
 
 
 def crane() -> System:
@@ -26,7 +27,7 @@ def crane() -> System:
     ball = Joint(type="spherical", position=(0, 0, -1))
     links = [
         boom.model_copy(update={"name": name, "parent": None, "joint": joint})
-        for boom in system.bodies()
+        for boom in system.contents.bodies()
         for name, joint in (("link", ball), ("pin", hinge))
     ]
     system.repeat(5, *links)
@@ -37,43 +38,43 @@ def crane() -> System:
 def test_a_chain_of_another_length(bodies: int, made: int) -> None:
     """The repetition comes more or less often, with the same joints; what is beside it stays. Files work too."""
     system = crane()
-    other = scaled(system, bodies)
+    other = scaled(system.contents, bodies)
     assert other.n_bodies == made and other.is_chain
-    types = system.joint_patterns(0, 3)
+    types = system.contents.joint_patterns(0, 3)
     assert list(other.joint_patterns(0, made)) == [types[0], *np.tile(types[1:], made // 2)]
-    other.validate()
+    validate(other)
 
 
 def test_points_of_a_plan() -> None:
     system = system_from("chain:16")
-    points = list(Plan(("dcae",), (1, 2, 4)).points(system, cores=2))
+    points = list(Plan(("dcae",), (1, 2, 4)).points(system.contents, cores=2))
     assert [p[2:] for p in points if p[0] == "strong"] == [(1, 16), (2, 16), (4, 16)]
     assert [p[2:] for p in points if p[0] == "weak"] == [(1, 16), (2, 32)], "within the cores"
     sizes = [p[2:] for p in points if p[0] == "size"]
     assert sizes == [(p, n) for p in (1, 2) for n in (2, 4, 8, 16, 32, 64)]
     assert default_ranks(6) == (1, 2, 4, 6)
-    assert default_couplings(system_from("figure")) == ("dcae", "pcg")
-    assert "dca" not in default_couplings(system_from("chain:20000"))
+    assert default_couplings(system_from("figure").contents) == ("dcae", "pcg")
+    assert "dca" not in default_couplings(system_from("chain:20000").contents)
     for plan, message in (
         (Plan(("dcea",), (1,)), "unknown coupling 'dcea'"),
         (Plan(("dcae",), (0, 1)), "ranks from 1 on"),
         (Plan(("dcae",), (1,), ("long",)), "unknown study 'long'"),
     ):
         with pytest.raises(InputError, match=message):
-            plan.checked(system)
+            plan.checked(system.contents)
 
 
 def test_what_is_possible_is_studied() -> None:
     """Trees, and chains in which nothing is repeated, have no other lengths; what else was asked for is done."""
     chain, tree = system_from("chain:4"), system_from("figure")
     plan = Plan(("dcae",), (1, 2))
-    assert plan.checked(chain) == (plan, [])
-    possible, (note,) = plan.checked(tree)
+    assert plan.checked(chain.contents) == (plan, [])
+    possible, (note,) = plan.checked(tree.contents)
     assert possible == plan._replace(studies=("strong",))
     assert note.startswith("weak, size: system 'human figure' has no other lengths") and "[[repeat]]" in note
-    assert possible.checked(tree) == (possible, []), "nothing is left out of what was not asked for"
+    assert possible.checked(tree.contents) == (possible, []), "nothing is left out of what was not asked for"
     with pytest.raises(InputError, match=r"no other lengths.*leave `studies='weak,size'` out"):
-        Plan(("dcae",), (1,), ("size",)).checked(tree)
+        Plan(("dcae",), (1,), ("size",)).checked(tree.contents)
 
 
 def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     folder = comm.bcast(tmp_path) / "study"
     system = system_from("tree:2:2")
     beyond = predictor((1, 64), "infiniband", comm)
-    table = study(system, "tree:2:2", Plan(("dcae",), (1, 2), seconds=0.0), folder, comm, predictor=beyond)
+    table = study(system.contents, "tree:2:2", Plan(("dcae",), (1, 2), seconds=0.0), folder, comm, predictor=beyond)
     measured = [(1, False), (2, False)][: comm.size]
     assert [(r["ranks"], r["predicted"]) for r in table["points"]] == [*measured, (1, True)]
     refused = ["weak, size", "dcae on 64 ranks, predicted"]
@@ -91,7 +92,7 @@ def test_a_study_of_a_tree(comm: MPI.Comm, tmp_path: Path) -> None:
     assert all(f"left out: {note}" in lines for note in table["notes"])
     unfit = f"any {len(measured)} point(s)"
     assert any(line.startswith("dcae: no fit of t = C0 + ") and unfit in line for line in lines)
-    rows, notes = beyond(system, ("pcg",), comm)
+    rows, notes = beyond(system.contents, ("pcg",), comm)
     assert not rows and notes[-1].startswith("pcg on any ranks, predicted: coupling 'pcg' is not predicted")
 
 
@@ -139,7 +140,7 @@ def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
     folder = comm.bcast(tmp_path) / "study"
     system = system_from("chain:8")
     plan = Plan(("dcae", "dca"), (1, 2, 64), seconds=0.0)
-    table = study(system, "chain:8", plan, folder, comm)
+    table = study(system.contents, "chain:8", plan, folder, comm)
     ranks = [1, 2][: comm.size]
     strong = [r for r in table["points"] if r["study"] == "strong"]
     assert [(r["coupling"], r["ranks"]) for r in strong] == [(c, p) for c in ("dcae", "dca") for p in ranks]
@@ -155,7 +156,7 @@ def test_a_study(comm: MPI.Comm, tmp_path: Path) -> None:
             assert image.imread(folder / f"study_{name}.png")[..., :3].std() > 0.02, f"{name} is blank"
         assert study_lines(table)[-1] == table["advice"] and "choose --coupling" in table["advice"]
     with pytest.raises(InputError, match=r"study.json: exists.*`force=True`"):
-        study(system, "chain:8", plan, folder, comm)
+        study(system.contents, "chain:8", plan, folder, comm)
 
 
 def test_a_collected_study(comm: MPI.Comm, tmp_path: Path) -> None:
@@ -169,26 +170,26 @@ def test_a_collected_study(comm: MPI.Comm, tmp_path: Path) -> None:
         (folder / "notes.json").write_text('["not a measurement"]')
     comm.Barrier()
     plan = Plan(("dcae",), (1,), ("strong",))
-    table = study(system, "chain:8", plan, folder / "out", comm, collected=folder)
+    table = study(system.contents, "chain:8", plan, folder / "out", comm, collected=folder)
     assert [(r["ranks"], r["speedup"]) for r in table["points"]] == [(1, 1.0), (16, 4.0)]
     assert "on 16 rank(s): 2 us" in table["advice"]
     with pytest.raises(InputError, match=r"dcae-1\.json' was measured for 'chain of 8"):
-        study(system_from("chain:9"), "chain:9", plan, folder / "other", comm, collected=folder)
+        study(system_from("chain:9").contents, "chain:9", plan, folder / "other", comm, collected=folder)
     with pytest.raises(InputError, match="no measurement in"):
-        study(system, "chain:8", plan, folder / "third", comm, collected=folder / "out")
+        study(system.contents, "chain:8", plan, folder / "third", comm, collected=folder / "out")
 
 
 def test_the_choice_of_a_coupling(comm: MPI.Comm) -> None:
     """One of those that solve the system, the same on all ranks, and the times of all; long chains aren't assembled."""
-    found = choose_coupling(system_from("chain:12"), comm)
+    found = choose_coupling(system_from("chain:12").contents, comm)
     assert comm.allgather(found) == [found] * comm.size
     if comm.size == 1:
         assert found.coupling == "dcae" and "nothing to join" in found.why
-        cut = choose_coupling(system_from("chain:12"), comm, cuts=3)
+        cut = choose_coupling(system_from("chain:12").contents, comm, cuts=3)
         assert cut.coupling in ("dcae", "pcg") and "dca refused" in cut.why, "it takes no cuts: the command would fail"
     else:
         others = {"dcae", "pcg", "dca", "dca-terminal"} - {found.coupling}
         assert all(name in found.why for name in others) and "measured" in found.why
-        assert "dca loses digits" in choose_coupling(system_from("chain:1100"), comm).why
-        tree = choose_coupling(system_from("figure"), comm)
+        assert "dca loses digits" in choose_coupling(system_from("chain:1100").contents, comm).why
+        tree = choose_coupling(system_from("figure").contents, comm)
         assert tree.coupling in ("dcae", "pcg") and "dca refused" in tree.why  # by times, beside other work by chance

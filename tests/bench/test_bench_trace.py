@@ -31,7 +31,7 @@ class Known(Calibration):
     """Made-up times: 20 ns a body, the tip's a tenth faster."""
 
     def __init__(self, system: System) -> None:
-        super().__init__(system)
+        super().__init__(system.contents)
         self._joins = {"dcae": 0.4 * US, "dca": 0.6 * US, "dca-terminal": 0.6 * US}
 
     def sweeps(self, ranks: int, coupling: str) -> list[Sweeps]:
@@ -91,7 +91,7 @@ def test_messages_are_those_of_the_plans(comm: MPI.Comm, coupling: str) -> None:
 def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
     """Sizes follow from the bodies that are open; every join at its level."""
     system = system_from(spec)
-    calibration = Calibration(system, 0.001)
+    calibration = Calibration(system.contents, 0.001)
     trace = write_traces(calibration, comm.size)[comm.rank]
     levels = (comm.size - 1).bit_length()
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
@@ -107,7 +107,7 @@ def test_messages_of_trees_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
 def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> None:
     """Values have room for what is open anywhere; motions of what bodies hang on and of ends elsewhere go before."""
     system = system_from(spec)
-    calibration = Calibration(system, 0.001)
+    calibration = Calibration(system.contents, 0.001)
     trace = write_traces(calibration, comm.size)[comm.rank]
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         evaluation, part = dynamics.divided.evaluation, dynamics.divided.subchains

@@ -433,8 +433,8 @@ def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], 
         state = state_of(tau=None)
         savez(folder / "state.npz", **state)
         system = read_system(folder / "model.toml")
-        other, (q_at, u_at) = System(system.name, system.gravity), system.offsets()
-        for k, body in enumerate(system.bodies()):
+        other, (q_at, u_at) = System(system.name, system.gravity), system.contents.offsets()
+        for k, body in enumerate(system.contents.bodies()):
             q, u = state["q"][q_at[k] : q_at[k + 1]].tolist(), state["u"][u_at[k] : u_at[k + 1]].tolist()
             other.add(body.model_copy(update={"joint": body.joint.model_copy(update={"q": tuple(q), "u": tuple(u)})}))
         write_system(other, folder / "other.toml")
@@ -451,7 +451,7 @@ def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], 
 
 def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
     system = read_system(folder / "model.toml")
-    columns, tau = system.columns(), np.zeros(NU)
+    columns, tau = system.contents.columns(), np.zeros(NU)
     tau[6] = 0.75
     for options, forward in (("--time 0.25 --loads", tau), ("--loads", 0 * tau)):
         found = call(f"acceleration @/model.toml -o @/out.npz --force --forces forces:grows {options}")
@@ -648,7 +648,7 @@ def test_an_error_that_one_rank_alone_sees(
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
     comm.Barrier()
-    for place, name in ((mpimbs.run.state, "read_state"), (mpimbs.model, "system_of")):
+    for place, name in ((mpimbs.run.state, "read_state"), (mpimbs.model, "contents_from")):
         with monkeypatch.context() as patch:
             if comm.rank == comm.size - 1:
                 patch.setattr(place, name, fails)
@@ -752,7 +752,7 @@ def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], fol
             assert {best, *times} == {"dcae", "pcg", "dca", "dca-terminal"} and float(us) <= min(times.values())
         with np.load(folder / "auto.npz") as file:
             system = read_system(folder / "model.toml")
-            q, u = system.initial_state(0, system.n_bodies)
+            q, u = system.contents.initial_state(0, system.n_bodies)
             assert_close("udot", file["udot"], dense_accelerations(system, q, u), "dense")
 
 
@@ -800,7 +800,7 @@ def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[st
 @pytest.mark.parametrize("given", ["nothing", "q and u", "tau too", "rounded quaternions"])
 def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, given: str, options: str) -> None:
     system = read_system(folder / "model.toml")
-    initial = {"q": system.columns().q, "u": system.columns().u}
+    initial = {"q": system.contents.columns().q, "u": system.contents.columns().u}
     state = {"nothing": initial, "q and u": state_of(tau=None)}.get(given, state_of())
     told = dict(state)
     if given == "rounded quaternions":
@@ -820,7 +820,7 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
         assert_close("udot", file["udot"], dense_accelerations(system, **state), "dense")
     assert not (folder / "udot.part").exists()
     if given == "rounded quaternions":
-        assert_close("quaternions read", read_state(folder / "state.npz", system).q, state["q"], "rounding")
+        assert_close("quaternions read", read_state(folder / "state.npz", system.contents).q, state["q"], "rounding")
 
 
 def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
@@ -942,11 +942,11 @@ def test_bad_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, f
 def test_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
     """Functions of a module, several of them, act; they are named in the output, and where they fail."""
     system = read_system(folder / "model.toml")
-    columns = system.columns()
+    columns = system.contents.columns()
     motion = kinematics(system, columns.q, columns.u)
     for k in range(system.n_bodies):
         drag = {"force": -2.0 * motion.com_velocity[k], "point": columns.center_of_mass[k]}
-        system.add_wrench(system.name_of(k), frame="world", **drag)
+        system.add_wrench(system.contents.name_of(k), frame="world", **drag)
     system.add_wrench("four", force=(1, 2, 3), frame="world")
     tau = np.zeros(NU)
     tau[6] = 3.0 - columns.u[6]

@@ -40,13 +40,13 @@ def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str
     out, err = capsys.readouterr()
     told = f"wrote {folder / 'arm.toml'}: 1 bodies, 1 degrees of freedom\n"
     assert out == (told if comm.rank == 0 else "") and ("<safety_controller>" in err) == (comm.rank == 0)
-    assert written(folder / "arm.toml").body(0).joint.axis == (0, 1, 0)
+    assert written(folder / "arm.toml").contents.body(0).joint.axis == (0, 1, 0)
     text = (folder / "arm.toml").read_text()
     assert "# left out: <safety_controller>" in text and ": q from 0 on, u from 0 on\n" in text
     with pytest.raises(InputError, match=r"exists; move it"):
         call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
     call(comm, "convert", "--free", "--force", folder / "arm.urdf", "-o", folder / "arm.toml")
-    assert [body.joint.type for body in written(folder / "arm.toml").bodies()] == ["free", "revolute"]
+    assert [body.joint.type for body in written(folder / "arm.toml").contents.bodies()] == ["free", "revolute"]
     for arguments, message in (
         (("--free", "chain:3", "-o", folder / "x.toml"), "--free: is about the first link"),
         (("chain:3", "-o", folder / "x.yaml"), "what is written is a TOML file"),

@@ -29,7 +29,7 @@ MOVABLE = ("spherical", "free", "planar", "helical", "universal")
 def test_kinematics_of_several_states() -> None:
     """Each as alone, and as the oracle has it; at rest where no speeds are given."""
     system, q, u, _ = random_mechanism(1, 15, 2)
-    other = Subchain(system).displaced(q, 0.1 * np.sin(np.arange(system.nu)))
+    other = Subchain(system.contents).displaced(q, 0.1 * np.sin(np.arange(system.nu)))
     several, still = mpimbs.kinematics(system, [q, other], [u, -u]), mpimbs.kinematics(system, other)
     for k, (a, b) in enumerate(((q, u), (other, -u))):
         theirs = dense.kinematics(opened(system), a, b)
@@ -48,7 +48,7 @@ def test_kinematics_of_several_states() -> None:
 def test_constraints_of_each_type(kind: str) -> None:
     """They are as many as the oracle's and span the same; displacements open loops as far as the oracle sees."""
     system, q, u, _ = random_mechanism(2, 8, 3, MOVABLE, [kind])
-    loops, expected = LoopJacobian(system), closed(system, q, u)
+    loops, expected = LoopJacobian(system.contents), closed(system, q, u)
     here = loops.at(q)
     matrix = here.matrix.toarray() / here.rows[:, None] / here.columns
     assert matrix.shape == expected.jacobian.shape
@@ -60,12 +60,14 @@ def test_constraints_of_each_type(kind: str) -> None:
     assert loops.joints.velocity_violation(bodies).max() < 1e-12
 
     move = 1e-5 * np.sin(np.arange(system.nu))
-    there = loops.bodies(Subchain(system).displaced(q, move))
+    there = loops.bodies(Subchain(system.contents).displaced(q, move))
     assert_close(
         "linear", loops.joints.held(there).violation, matrix @ move, "difference", scale=10 * np.abs(move).max() / 1e-2
     )
     found = loops.joints.position_violation(there)
-    assert_close("violation", found, position_violation(system, Subchain(system).displaced(q, move)), "long", scale=1.0)
+    assert_close(
+        "violation", found, position_violation(system, Subchain(system.contents).displaced(q, move)), "long", scale=1.0
+    )
     rates = loops.joints.velocity_violation(loops.bodies(q, move))
     assert_close("rates", rates, loops.joints.norms(matrix @ move), "dense", scale=1.0)
 
@@ -82,7 +84,7 @@ def violation(system: System, turn: float = 0.0, axis: int = 2, shift: tuple[flo
     """How far its loop is from closed, with the body turned about an axis, then shifted."""
     q = np.array([np.cos(turn / 2), 0, 0, 0, *shift])
     q[1 + axis] = np.sin(turn / 2)
-    loops, subchain = LoopJoints(system), Subchain(system)
+    loops, subchain = LoopJoints(system.contents), Subchain(system.contents)
     return float(loops.position_violation(body_motions(subchain, q, np.zeros(6)))[0])
 
 
@@ -127,7 +129,7 @@ def test_both_measures_of_violation_are_one(kind: str) -> None:
     if JOINT_TYPES[joint_index(kind)].takes_pitch:
         given["pitch"] = 0.3
     system = hung(kind, **given)
-    held = LoopJoints(system)
+    held = LoopJoints(system.contents)
     with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
         loops = dynamics.loops
         assert loops is not None

@@ -52,8 +52,8 @@ def written(comm: MPI.Comm, folder: Path, system: System, seed: int) -> str:
     path = comm.bcast(folder) / f"schedule{seed}.toml"
     if comm.rank == 0:
         bounds, counts = leaves_of(system.n_bodies, comm.size, seed)
-        laid = Laid(Order.of(system), np.array(bounds), drawn(counts, seed))
-        path.write_text(schedule_text(system, laid), encoding="utf-8")
+        laid = Laid(Order.of(system.contents), np.array(bounds), drawn(counts, seed))
+        path.write_text(schedule_text(system.contents, laid), encoding="utf-8")
     comm.Barrier()
     return str(path)
 
@@ -131,8 +131,8 @@ def test_bad_files(comm: MPI.Comm, tmp_path: Path, before: str, after: str, mess
     path = comm.bcast(tmp_path) / "bad.toml"
     if comm.rank == 0:
         counts = [1] * (comm.size - 1) + [max(comm.size, 3) - comm.size + 1]
-        laid = Laid(Order.of(system), np.arange(0, system.n_bodies + 1, 2), serial(counts))
-        text = schedule_text(system, laid)
+        laid = Laid(Order.of(system.contents), np.arange(0, system.n_bodies + 1, 2), serial(counts))
+        text = schedule_text(system.contents, laid)
         joins = "[[join]]\nparts = [0, 1]\nranks = [0]\n"
         text = text[: text.index("[[join]]")] + joins
         for k in range(2, max(comm.size, 3)):

@@ -16,7 +16,7 @@ def test_any_number_of_pieces(kind: str, ranks: int) -> None:
     """The pieces that so many ranks would own, joined in one process, give the accelerations of the whole."""
     system = random_system(ranks, 40, True)[0] if kind == "mixed" else system_from(f"{kind}:40")
     q, u, tau = moving_state(system, ranks)
-    cuts = split_chain([body_costs(system.joint_types())], ranks).tolist()
+    cuts = split_chain([body_costs(system.contents.joint_types())], ranks).tolist()
     got = in_pieces(system, cuts, q, u, tau)
     assert_close("accelerations", got, accelerations(system, q, u, tau), "ranks")
 

@@ -109,7 +109,7 @@ def test_loads_that_vanish(comm: MPI.Comm, preconditioner: str) -> None:
     """Weight ends at once and bodies at rest carry nothing: the estimate is much larger than all that is left."""
     system = system_from("chain:16")
     system.gravity = (0.0, -1e-35, 0.0)
-    q, u = system.initial_state(0, 16)
+    q, u = system.contents.initial_state(0, 16)
     with closing(separated(system, comm, 3, LoadSolver(preconditioner, "zero"))) as dynamics:
         dynamics.divided.coupling.joints.solution[:] = 1.0  # type: ignore[attr-defined]
         for t in (0.0, 0.1):

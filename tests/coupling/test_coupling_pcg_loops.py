@@ -24,7 +24,7 @@ SOLVERS = ["jacobi", "block-jacobi", "direct"]
 def moved(name: str) -> tuple[System, Array, Array, Array]:
     """A mechanism away from where it begins, with speeds that its loops allow."""
     system, source = system_from(name), np.random.default_rng(0)
-    q, _ = system.initial_state(0, system.n_bodies)
+    q, _ = system.contents.initial_state(0, system.n_bodies)
     with closing(Dynamics(system, comm=MPI.COMM_SELF)) as dynamics:
         assert dynamics.loops is not None
         push = dynamics.loops.close_speeds(q, source.standard_normal(system.nu))

@@ -52,12 +52,12 @@ def test_every_joint_cut(comm: MPI.Comm, shape: str) -> None:
         bodies = dynamics.subchain.system.numbers_in_model(joints.bodies)
         subspaces, found = joints.subspaces, joints.solution.copy()
         unknowns = coupling.statistics()["unknowns"]
-    grounded = np.flatnonzero(system.parents() < 0)
-    constrained = 6 - np.diff(np.append(system.columns().u_offset[: system.n_bodies], system.nu))
+    grounded = np.flatnonzero(system.contents.parents() < 0)
+    constrained = 6 - np.diff(np.append(system.contents.columns().u_offset[: system.n_bodies], system.nu))
     expected = int(constrained.sum() - constrained[grounded].sum())
     parallel_assert(unknowns == expected, f"{unknowns} unknowns, not {expected}", comm)
     assert_close("accelerations", got, ours, "iterated", scale=np.abs(udot).max(), comm=comm)
-    steps = np.array([len(kind.steps) for kind in JOINT_TYPES])[system.columns().joint_type]
+    steps = np.array([len(kind.steps) for kind in JOINT_TYPES])[system.contents.columns().joint_type]
     single = steps[bodies] == 1  # of others a frame between their steps is meant
     loads = np.einsum("ki,ki->k", subspaces, wrenches[bodies])
     assert_close("loads", found[single], loads[single], "iterated", scale=np.abs(wrenches).max(), comm=comm)

@@ -111,8 +111,8 @@ class TestFaults:
                 (tmp_path / name).write_text(text)
             system = system_from(subject.arguments[1])
             assert subject.bodies == system.n_bodies >= 4
-            assert bool(system.events) == (subject.name == "events")
-            assert bool(system.loops) == (subject.name in ("loops", "ensemble in turn"))  # of events: later
+            assert bool(system.contents.events) == (subject.name == "events")
+            assert bool(system.contents.loops) == (subject.name in ("loops", "ensemble in turn"))  # of events: later
 
     def test_much_is_written(self, faults: ModuleType) -> None:
         """Room is claimed once more after a fault, or none that is full would be noticed."""

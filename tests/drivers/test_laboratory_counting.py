@@ -87,7 +87,7 @@ def test_counts_are_those_of_the_compiled_code(moving, lanes: bool) -> None:
 @pytest.mark.time_limit(400)  # compiles
 @pytest.mark.parametrize("spec", [f"{name}:5" for name in GENERATORS])
 def test_counted_sweeps_compute_what_compiled_ones_do(spec: str) -> None:
-    counted, compiled = chain(system_from(spec)), chain(system_from(spec))
+    counted, compiled = chain(system_from(spec).contents), chain(system_from(spec).contents)
     count_sweeps(counted)
     for call in SWEEPS.values():
         kernel, *given = call(compiled)
@@ -104,7 +104,7 @@ def test_published_counts_of_revolute_chains() -> None:
     this was written. With both handles ours were 623 and 498, of which the boundary turn takes 36 and 25: fewer, as E
     skips the row that a hinge leaves without force, and c needs no product of its own.
     """
-    counts = counts_per_body(system_from("spatial_chain:32"), system_from("spatial_chain:36"))
+    counts = counts_per_body(system_from("spatial_chain:32").contents, system_from("spatial_chain:36").contents)
     tip, piece = (sum((counts[name] for name in sweeps), Counts()) for sweeps in (TIP, PIECE))
     assert 300 <= tip.multiplications < 1.25 * 300 and 279 <= tip.additions < 1.15 * 279
     assert piece.multiplications == pytest.approx(637, rel=0.1) and piece.additions == pytest.approx(548, rel=0.1)

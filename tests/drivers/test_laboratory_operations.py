@@ -8,7 +8,7 @@ from mpimbs.model import system_from
 
 
 def of_kind(kind: str) -> OperationCounts:
-    return operations_of(system_from(f"{kind}:4"), system_from(f"{kind}:6"))
+    return operations_of(system_from(f"{kind}:4").contents, system_from(f"{kind}:6").contents)
 
 
 def both(counts: Counts) -> tuple[float, float]:

@@ -23,7 +23,7 @@ FIGURES = {"version", "way", "us_min", "us_median", "us_p90", "ns_per_body_min",
 
 def assert_as_dense(system: System, q: Array, u: Array, tau: Array) -> None:
     reference = dense_accelerations(system, q, u, tau)
-    peer = PEERS["pinocchio"](system, q, u, tau, None)
+    peer = PEERS["pinocchio"](system.contents, q, u, tau, None)
     for way, evaluate in peer.ways.items():
         for _ in range(2):  # the second call begins with what the first one left
             assert_close(way, peer.in_our_order(evaluate()), reference, "pinocchio")
@@ -43,9 +43,9 @@ def test_mixed_joint_types(seed: int, chain: bool) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_joint_forces(seed: int) -> None:
     system, q, u, tau = random_system(seed, 12, False)
-    kinds = [JOINT_TYPES[kind].nu for kind in system.columns().joint_type]
-    system.set_torque(system.name_of(kinds.index(1)), lambda t: 3.0 + t)
-    c = system.columns()
+    kinds = [JOINT_TYPES[kind].nu for kind in system.contents.columns().joint_type]
+    system.set_torque(system.contents.name_of(kinds.index(1)), lambda t: 3.0 + t)
+    c = system.contents.columns()
     assert_close(
         "joint forces", peer_pinocchio.plain_joint_forces(c, q, u, tau), generalized_forces(c, q, u, tau), "dense"
     )
@@ -63,7 +63,7 @@ def test_servos_and_friction() -> None:
         inertia = (0.1, 0.2, 0.3, 0.0, 0.0, 0.0)
         system.add(name=f"b{k}", parent=f"b{k - 1}" if k else "world", mass=1.0, inertia=inertia, joint=joint)
     q, u, tau = source.uniform(-0.4, 0.4, 9), source.normal(size=9), source.normal(size=9)
-    peer = PEERS["pinocchio"](system, q, u, tau, None)
+    peer = PEERS["pinocchio"](system.contents, q, u, tau, None)
     expected = accelerations(system, q, u, tau, comm=MPI.COMM_SELF)
     for way, evaluate in peer.ways.items():
         assert_close(way, peer.in_our_order(evaluate()), expected, "pinocchio")
@@ -72,7 +72,7 @@ def test_servos_and_friction() -> None:
 @pytest.mark.parametrize("spec", ["four_bar:5", "boom:3"])
 def test_figures_of_systems_with_loops(spec: str) -> None:
     """In the order of the model, where the solver's is another; each way as near to ours as it is known to be."""
-    rows = compare(system_from(spec), 0.02, ["pinocchio"])
+    rows = compare(system_from(spec).contents, 0.02, ["pinocchio"])
     assert set(rows["pinocchio"]) == FIGURES
     ways = rows["pinocchio"]["ways"]
     assert set(ways) == set(peer_pinocchio.LOOP_WAYS)
@@ -85,7 +85,7 @@ def test_a_peer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.delitem(sys.modules, "laboratory.peer_pinocchio", raising=False)
     monkeypatch.setitem(sys.modules, "pinocchio", None)
-    rows = compare(system_from("chain:3"), 0.01)
+    rows = compare(system_from("chain:3").contents, 0.01)
     assert rows["pinocchio"] == {"reason": "not installed: pip install pin"}
     assert set(rows[OURS]) == FIGURES
 
@@ -109,7 +109,7 @@ def fake(off: dict[str, float], calls: dict[str, int], rough: dict[str, float] |
 def test_a_peer_that_disagrees_is_not_timed(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
     calls: dict[str, int] = {}
     monkeypatch.setitem(PEERS, "fake", fake({"only": off}, calls))
-    row = compare(system_from("chain:3"), 0.01, ["fake"])["fake"]
+    row = compare(system_from("chain:3").contents, 0.01, ["fake"])["fake"]
     assert set(row) == {"version", "reason"} and row["reason"].startswith("disagrees: accelerations differ by ")
     assert calls == {"only": 1}
 
@@ -126,7 +126,7 @@ def test_a_peer_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch, er
         raise error
 
     monkeypatch.setitem(PEERS, "broken", broken)
-    rows = compare(system_from("chain:3"), 0.01, ["broken", "pinocchio"])
+    rows = compare(system_from("chain:3").contents, 0.01, ["broken", "pinocchio"])
     assert rows["broken"] == {"reason": reason}
     assert set(rows["pinocchio"]) == FIGURES
 
@@ -149,7 +149,7 @@ def test_a_process_of_its_own(spec: str, limit: float, reason: str | None) -> No
 
 def assert_closed_as(what: str, system: System, q: Array, u: Array, tau: Array | None, reference: Array) -> None:
     """`constraintDynamics` is exact, in each of two calls, and where all hinges are parallel `lcaba` as it is known."""
-    peer = PEERS["pinocchio"](system, q, u, tau, None)
+    peer = PEERS["pinocchio"](system.contents, q, u, tau, None)
     plane = {"revolute", "prismatic", "fixed"}.issuperset(system.summary().joint_types)
     for _ in range(2):
         for way, evaluate in peer.ways.items():
@@ -163,7 +163,7 @@ LINKAGES = ["four_bar:2", "four_bar:5", "four_bar_chain:5", "five_bar", "coupled
 @pytest.mark.parametrize("spec", [*LINKAGES, "track:9"])
 def test_loops_of_mechanisms(spec: str) -> None:
     system = system_from(spec)
-    q, u = system.initial_state(0, system.n_bodies)
+    q, u = system.contents.initial_state(0, system.n_bodies)
     tau = np.sin(1.0 + np.arange(system.nu))
     assert_closed_as(spec, system, q, u, tau, closed(system, q, u, tau).udot)
 

@@ -31,7 +31,7 @@ def immersed(system: System, seed: int = 1) -> System:
         return body.model_copy(update={"added_mass": matrix})
 
     wet = copy.copy(system)
-    wet.segments = system.segments.replaced(in_fluid)
+    wet.contents.segments = system.contents.segments.replaced(in_fluid)
     return wet
 
 
@@ -57,7 +57,7 @@ def test_chains(comm: MPI.Comm, coupling: str) -> None:
 
 def test_loops(comm: MPI.Comm) -> None:
     system = immersed(system_from("four_bar:6"))
-    q, u = system.columns().q, system.columns().u
+    q, u = system.contents.columns().q, system.contents.columns().u
     reference = closed(system, q, u).udot.astype(float)
     with closing(Dynamics(system, comm)) as dynamics:
         udot = dynamics.accelerations(*parts(dynamics, q, u))

@@ -56,7 +56,7 @@ def test_lanes(comm: MPI.Comm) -> None:
     bare = system_from("spatial_chain:64")
     mixed = System(gravity=bare.gravity)
     for k in range(64):
-        mixed.add((system if 20 < k < 50 else bare).body(k))
+        mixed.add((system if 20 < k < 50 else bare).contents.body(k))
     for lanes in {1, native_width()}:
         for given in (system, mixed):
             assert_as_oracle(comm, given, *build_state(Seeded(1), given), lanes=lanes)

@@ -47,8 +47,8 @@ def other_numbers(seed: int, n: int, springs: bool) -> System:
     """A tree of all joint types, the same for every seed but for its numbers."""
     base = random_system(5, n, False)[0]
     system = System(gravity=base.gravity)
-    for k, body in enumerate(base.bodies()):
-        like = typed_chain((body.joint.type,), 100 * seed + k, springs=springs).body(0)
+    for k, body in enumerate(base.contents.bodies()):
+        like = typed_chain((body.joint.type,), 100 * seed + k, springs=springs).contents.body(0)
         system.add(like.model_copy(update={"name": body.name, "parent": body.parent}))
     return system
 
@@ -61,7 +61,7 @@ def test_copies_are_as_if_alone(spec: str, copies: int) -> None:
     batch = Batch(system, copies)
     assert (batch.first, batch.last, batch.copies) == (0, copies, copies)
     assert batch.lanes == (NATIVE if copies >= NATIVE else 1)
-    assert_close("initial coordinates", batch.q, np.tile(system.columns().q, (copies, 1)), "exact")
+    assert_close("initial coordinates", batch.q, np.tile(system.contents.columns().q, (copies, 1)), "exact")
     assert_as_alone(spec, batch, [system] * copies)
 
 
@@ -71,8 +71,8 @@ def test_systems_of_other_numbers(copies: int) -> None:
     """Masses, inertias, axes, frames and pitches of their own; springs and dampers in some copies only."""
     systems = [other_numbers(k, 12, springs=k % 5 == 2) for k in range(copies)]
     batch = Batch(systems)
-    assert_close("initial coordinates", batch.q, np.stack([s.columns().q for s in systems]), "exact")
-    assert_close("initial speeds", batch.u, np.stack([s.columns().u for s in systems]), "exact")
+    assert_close("initial coordinates", batch.q, np.stack([s.contents.columns().q for s in systems]), "exact")
+    assert_close("initial speeds", batch.u, np.stack([s.contents.columns().u for s in systems]), "exact")
     assert_as_alone("different systems", batch, systems)
 
 
@@ -86,7 +86,7 @@ def test_wrenches(copies: int) -> None:
     loaded = []
     for system, given in zip(systems, wrench, strict=True):
         pushed = System(gravity=system.gravity)
-        for body, values in zip(system.bodies(), given, strict=True):
+        for body, values in zip(system.contents.bodies(), given, strict=True):
             load = Wrench(moment=values[:3].tolist(), force=values[3:].tolist(), frame="body")
             pushed.add(body.model_copy(update={"wrench": (load,)}))
         loaded.append(pushed)
@@ -146,7 +146,7 @@ def test_a_force_that_fails() -> None:
 def test_make_unit() -> None:
     batch = Batch(system_from("figure"), 3)
     expected, q = batch.q.copy(), batch.q.copy()
-    types = system_from("figure").columns()
+    types = system_from("figure").contents.columns()
     for k in np.flatnonzero(np.diff(types.q_offset) > np.diff(types.u_offset)):
         q[:, types.q_offset[k] : types.q_offset[k] + 4] *= [[0.5], [2.0], [3.0]]
     assert np.any(q != expected)

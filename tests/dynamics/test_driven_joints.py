@@ -44,8 +44,8 @@ def at_one_time(values: Array) -> Callable[[float], Array]:
 def driven(system: System, q: Array, u: Array, every: int, seed: int = 0) -> tuple[System, Array, Array]:
     """The same system with motions of every so many joints; which speeds these are, and their accelerations."""
     rng, made = np.random.default_rng(seed), System(system.name, system.gravity)
-    (at_q, at_u), held, udot = system.offsets(), np.zeros(system.nu, bool), rng.uniform(-3, 3, system.nu)
-    for k, body in enumerate(system.bodies()):
+    (at_q, at_u), held, udot = system.contents.offsets(), np.zeros(system.nu, bool), rng.uniform(-3, 3, system.nu)
+    for k, body in enumerate(system.contents.bodies()):
         joint, speeds = body.joint, slice(*at_u[k : k + 2])
         if joint.type in PLAIN and k % every == 0:
             motion = at_one_time(np.stack((q[at_q[k] : at_q[k + 1]], u[speeds], udot[speeds])))
@@ -88,8 +88,8 @@ def check(comm: MPI.Comm, seed: int, chain: bool, every: int, **settings: Any) -
 
 def _of_coordinates(system: System) -> Array:
     """Which coordinates are of joints that follow."""
-    found, at = np.zeros(system.nq, bool), system.offsets()[0]
-    for k, _ in system.columns().motions:
+    found, at = np.zeros(system.nq, bool), system.contents.offsets()[0]
+    for k, _ in system.contents.columns().motions:
         found[at[k] : at[k + 1]] = True
     return found
 
@@ -182,11 +182,11 @@ def crank_motion(t: float) -> tuple[float, float, float]:
 def test_a_driven_crank(comm: MPI.Comm, closing_joint: bool) -> None:
     """A four-bar linkage of equal cranks at constant speed: all turn alike, whichever joint of the loop is driven."""
     given, system = system_from("four_bar:2"), System("cranks")
-    for body in given.bodies():
+    for body in given.contents.bodies():
         crank = not closing_joint and body.name == "crank_0"
         system.add(body, joint=body.joint.model_copy(update={"motion": crank_motion if crank else None}))
-    for loop in given.loops:
-        driven_pin = closing_joint and loop.name == given.loops[0].name
+    for loop in given.contents.loops:
+        driven_pin = closing_joint and loop.name == given.contents.loops[0].name
         turn = loop.model_copy(update={"motion": crank_motion}) if driven_pin else loop
         system.add_loop(turn)
     result = simulate(system, 0.5, comm, rtol=1e-9, atol=1e-9)
@@ -196,9 +196,11 @@ def test_a_driven_crank(comm: MPI.Comm, closing_joint: bool) -> None:
         comm.Bcast(q)
         rotations, _ = dynamics.poses(*parts(dynamics, q, np.zeros(system.nu)))
         for body, rotation in zip(dynamics.bodies.tolist(), rotations, strict=True):
-            angle = crank_motion(0.5)[0] if "crank" in system.name_of(body) else 0.0
-            if "drive" not in system.name_of(body):
-                assert_close(system.name_of(body), rotation[:2, 0], (np.cos(angle), np.sin(angle)), "runs", scale=1.0)
+            angle = crank_motion(0.5)[0] if "crank" in system.contents.name_of(body) else 0.0
+            if "drive" not in system.contents.name_of(body):
+                assert_close(
+                    system.contents.name_of(body), rotation[:2, 0], (np.cos(angle), np.sin(angle)), "runs", scale=1.0
+                )
 
 
 def test_a_table(comm: MPI.Comm) -> None:
@@ -242,7 +244,7 @@ def test_motions_that_jump(comm: MPI.Comm) -> None:
 def test_a_restart(comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function of a module is kept by name: the run goes on without being told of it again, with the same bits."""
     folder, given, system = comm.bcast(tmp_path), system_from("chain:6"), System("driven")
-    for body in given.bodies():
+    for body in given.contents.bodies():
         motion = "force_functions:wave" if body.name == "link1" else None
         system.add(body, joint=body.joint.model_copy(update={"motion": motion}))
     times = {"t_end": 0.4, "every": 0.1}

@@ -111,7 +111,7 @@ def test_loads_from_outside(comm: MPI.Comm, frame: str) -> None:
     system, q, u, tau = random_system(4, 32, True, springs=False)
     for k in range(0, 32, 5):
         system.add_wrench(f"b{k}", force=lambda t, k=k: (30 * t, k, -2), moment=(1, -9, 4), frame=frame)
-        if system.body(k + 1).joint.kind.nu:
+        if system.contents.body(k + 1).joint.kind.nu:
             system.set_torque(f"b{k + 1}", lambda t, k=k: 20 * t - k)
     reference = dense.dense_accelerations(system, q, u, tau, 0.7)
     without = accelerations(random_system(4, 32, True, springs=False)[0], q, u, tau)
@@ -168,17 +168,19 @@ def test_quaternions_without_direction_are_refused(comm: MPI.Comm, kind: str, va
     """By name, on all ranks; one of any length is taken as it is meant."""
     system = system_from(f"{kind}:8")
     body = 3 if kind == "rope" else 0
-    whole = system.columns().q.copy()
-    at = int(system.offsets()[0][body])
+    whole = system.contents.columns().q.copy()
+    at = int(system.contents.offsets()[0][body])
     long = whole.copy()
     long[at : at + 4] *= 3.0
     whole[at : at + 4] = values
     with distributed(system, comm) as (dynamics, mine, ours):
-        u = system.columns().u[ours]
+        u = system.contents.columns().u[ours]
         for ask in (dynamics.accelerations, dynamics.joint_loads, dynamics.energy_and_momentum, dynamics.poses):
-            with pytest.raises(InputError, match=f"the quaternion of body '{system.name_of(body)}' is .*; give unit"):
+            with pytest.raises(
+                InputError, match=f"the quaternion of body '{system.contents.name_of(body)}' is .*; give unit"
+            ):
                 ask(whole[mine], u)
-        once, thrice = (dynamics.accelerations(q[mine], u) for q in (system.columns().q, long))
+        once, thrice = (dynamics.accelerations(q[mine], u) for q in (system.contents.columns().q, long))
     assert_close("accelerations", thrice, once, "lanes", scale=max(1.0, np.abs(once).max()), comm=comm)
 
 
@@ -233,7 +235,7 @@ def test_bad_input(comm: MPI.Comm, make: object, options: dict[str, object], wor
         lambda system: system.add_wrench("link2", force=(1, 0, 0)),
         lambda system: system.add_joint_force(None, lambda t, q, u: 1.0 - u),
         lambda system: system.add_body_force(None, lambda t, motion: (0.0, 1.0)),
-        lambda system: system.add(system.body(1), name="one_more", parent="link8"),
+        lambda system: system.add(system.contents.body(1), name="one_more", parent="link8"),
         lambda system: setattr(system, "gravity", (1.0, 0.0, 0.0)),
     ],
     ids=["function", "torque", "wrench", "joint force", "body force", "body", "gravity"],

@@ -17,6 +17,8 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import LoadSweeps
 from mpimbs.model import System, system_from
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from mpimbs.parallel.native import free_tags, own_tags
 from oracles import dense
 from oracles.dense import Array
@@ -26,7 +28,7 @@ from tolerances import assert_close
 HELD = 3  # the body whose joint follows a motion
 
 
-def expected(system: System, q: Array, f: Array, heavier: Array | None) -> Array:
+def expected(system: Contents, q: Array, f: Array, heavier: Array | None) -> Array:
     """Accelerations of the spanning tree at rest by forces alone, of joints that are heavier by so much."""
     tree, ends = System(gravity=(0.0, 0.0, 0.0)), system.offsets()[1]
     for k, body in enumerate(system.bodies()):
@@ -50,13 +52,13 @@ def check(dynamics: Dynamics, seed: int = 1) -> None:
     for number, heavier in enumerate((None, random.uniform(0.0, 3.0, system.nu), None)):
         q = moving_state(system, seed + number)[0]
         factor.at(parts(dynamics, q, f)[0], None if heavier is None else parts(dynamics, q, heavier)[1])
-        reference = expected(system, q, f, heavier)
+        reference = expected(contents_of(system), q, f, heavier)
         out = own.copy()
         parallel_assert(factor.solve(out, out) is out, "another array", comm)
         answer = factor.solve(-2.0 * own) / -2.0
         for found in (out, answer):
             assert_close("answer", found, parts(dynamics, q, reference)[1], "dense", np.abs(reference).max(), comm)
-    reference = expected(system, first, f, None)
+    reference = expected(contents_of(system), first, f, None)
     assert_close("kept", kept.solve(own), parts(dynamics, q, reference)[1], "dense", np.abs(reference).max(), comm)
 
 
@@ -87,7 +89,7 @@ def test_any_joints(comm: MPI.Comm, seed: int) -> None:
 def test_joints_that_follow_motions_do_not_move(comm: MPI.Comm, kind: str) -> None:
     """Whatever is asked of them and of the others, also where joints are heavier than they are."""
     system = System()
-    for k, body in enumerate(system_from(kind).bodies()):
+    for k, body in enumerate(system_from(kind).contents.bodies()):
         motion = {"motion": lambda t: (0.2, 0.0, 0.0)} if k == HELD else {}
         system.add(body.model_copy(update={"joint": body.joint.model_copy(update=motion)}))
     q, _, f = moving_state(system, 2)
@@ -122,7 +124,7 @@ def test_long_chain_in_many_digits(comm: MPI.Comm) -> None:
     system = system_from("spatial_chain:300")
     system.gravity = (0.0, 0.0, 0.0)
     q, u, f = moving_state(system, 3)
-    sweeps = ExtendedSweeps(system, q, np.zeros(system.nu), 30)
+    sweeps = ExtendedSweeps(system.contents, q, np.zeros(system.nu), 30)
     answer, product = sweeps.accelerations(f), sweeps.inverse_dynamics(extended(u))
     for lanes in (1, 8):
         with closing(Dynamics(system, comm, lanes=lanes)) as dynamics:
@@ -178,6 +180,6 @@ def test_heavier_joints_of_trees_stay_on_their_ranks(comm: MPI.Comm, monkeypatch
         for k in range(3):
             heavier = np.linspace(0.1, 1.0 + k, system.nu)
             factor.at(mine, parts(dynamics, q, heavier)[1])
-            reference = expected(system, q, f, heavier)
+            reference = expected(contents_of(system), q, f, heavier)
             found, scale = factor.solve(own), np.abs(reference).max()
             assert_close("answer", found, parts(dynamics, q, reference)[1], "dense", scale, comm)

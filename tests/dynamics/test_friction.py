@@ -197,13 +197,15 @@ def test_friction_of_robots(tmp_path: Path) -> None:
     data.qvel[:2] = 2.0, -1.5
     mujoco.mj_forward(model, data)
     system = mpimbs.read(path)
-    assert system.left_out == ("left out: friction of joint: ball",)
+    assert system.contents.left_out == ("left out: friction of joint: ball",)
     with closing(Dynamics(system)) as dynamics:
         found = dynamics.accelerations(data.qpos, data.qvel)
     assert_close("udot", found[:2], data.qacc[:2], "imported")
-    assert mpimbs.read(path, friction=0.02).body(0).joint.friction_speed == (0.02,)
+    assert mpimbs.read(path, friction=0.02).contents.body(0).joint.friction_speed == (0.02,)
     off = mpimbs.read(f"{path}:friction=off")
-    assert off.left_out == ("left out: friction of joint: turn, slide, ball",) and off.body(0).joint.friction == (0.0,)
+    assert off.contents.left_out == ("left out: friction of joint: turn, slide, ball",) and off.contents.body(
+        0
+    ).joint.friction == (0.0,)
     for wrong in ("on", "-1", "0"):
         with pytest.raises(InputError, match=f"unknown treatment of friction '{wrong}'"):
             mpimbs.read(path, friction=wrong)

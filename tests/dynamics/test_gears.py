@@ -14,6 +14,7 @@ from mpimbs.closure.assembly import assemble
 from mpimbs.closure.report import loop_report
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import Gear, System
+from mpimbs.model.summary import validate
 from mpimbs.run.run import simulate
 from oracles.dense import Array
 from oracles.gears import gear_rows, geared
@@ -30,7 +31,7 @@ WEIGHT = 2.0 * 9.81 * 0.1  # N m, of the large one about its axis
 def with_gears(given: State, pairs: dict[tuple[int, int], float]) -> State:
     """A system with gears of some ratios between bodies, the first of which follows, and a state."""
     for (joint, of), ratio in pairs.items():
-        names = {"joint": given[0].name_of(joint), "of": given[0].name_of(of)}
+        names = {"joint": given[0].contents.name_of(joint), "of": given[0].contents.name_of(of)}
         given[0].add_gear(name=f"gear {joint} {of}", ratio=ratio, offset=0.1 * joint, **names)
     return given
 
@@ -38,7 +39,7 @@ def with_gears(given: State, pairs: dict[tuple[int, int], float]) -> State:
 def of_tree(seed: int, n: int, chain: bool = False) -> State:
     """A random tree with gears between joints anywhere, a body and the one that it lies on among them."""
     given = random_system(seed, n, chain, SINGLE, wrenches=True)
-    parent = int(np.abs(given[0].parents()[5]))
+    parent = int(np.abs(given[0].contents.parents()[5]))
     return with_gears(given, {(2, 1): 1.5, (1, 0): -0.7, (n - 1, 2): 0.4, (n - 2, n - 1): -2.0, (5, parent): 1.1})
 
 
@@ -84,12 +85,12 @@ def test_gears_that_contradict_one_another_are_refused(comm: MPI.Comm, case: str
     for use in (
         lambda: simulate(three_wheels(*gears), 0.1, comm),
         lambda: Dynamics(three_wheels(*gears), comm),
-        three_wheels(*gears).validate,
+        lambda: validate(three_wheels(*gears).contents),
     ):
         with pytest.raises(InputError, match=f"gear {words}"):
             use()
     doubled = three_wheels((0, 1, 2, 0.1), (1, 0, 0.5, -0.05), (2, 0, 3, 0), (2, 1, 6, 0.3))
-    assert loop_report(doubled).numbers()["start"]["redundant"] == 2
+    assert loop_report(doubled.contents).numbers()["start"]["redundant"] == 2
 
 
 def test_a_gear_that_contradicts_those_that_hold_ends_the_run_when_it_is_connected(comm: MPI.Comm) -> None:
@@ -113,7 +114,7 @@ def solution(name: str) -> tuple[State, Array, Array]:
 def test_accelerations_and_loads(comm: MPI.Comm, name: str) -> None:
     """By the dense oracle; how fast gears depart from what they ask, and the speeds that they leave."""
     (system, q, u, tau), expected, forces = solution(name)
-    gears = [k for k, loop in enumerate(system.loops) if isinstance(loop, Gear)]
+    gears = [k for k, loop in enumerate(system.contents.loops) if isinstance(loop, Gear)]
     with closing(Dynamics(system, comm)) as dynamics:
         mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
         found = dynamics.accelerations(*mine)
@@ -157,10 +158,10 @@ def test_a_geared_pair_is_one_wheel(comm: MPI.Comm) -> None:
 
 def test_what_begins_apart_is_put_together() -> None:
     system = wheels(offset=0.3)
-    report = loop_report(system)
+    report = loop_report(system.contents)
     assert report.position_violation.size == pytest.approx(0.3) and report.joint_types == {"gear": 1}
     assert report.start is not None and report.start.mobility == 1
-    closed = assemble(system, np.array((0.2, 0.0)), np.array((1.0, 0.0)))
+    closed = assemble(system.contents, np.array((0.2, 0.0)), np.array((1.0, 0.0)))
     assert_close("coordinates", closed.q[1], RATIO * closed.q[0] + 0.3, "closed", scale=1.0)
     assert_close("speeds", closed.u[1], RATIO * closed.u[0], "closed", scale=1.0)
 

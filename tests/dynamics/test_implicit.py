@@ -60,14 +60,14 @@ def as_it_turns(system: System, q: Array) -> Array:
 def test_stages_are_solved(comm: MPI.Comm, spec: str, coupling: str) -> None:
     """x_q = r_q + h G x_u and M x_u + h (D x_u + K G^+ x_q) = M r_u, by the dense oracle."""
     system = system_of(spec)
-    if coupling == "dca" and not system.is_chain:
+    if coupling == "dca" and not system.contents.is_chain:
         return
     q, _, _ = moving_state(system, 2)
     r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
     x = solved(comm, system, q, r, coupling=coupling)
     (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
     turning, inertia = as_it_turns(system, q), dense.mass_matrix(system, q).astype(float)
-    stiffness, damping = dense.resistance(system.columns(), q)
+    stiffness, damping = dense.resistance(system.contents.columns(), q)
     assert_close("coordinates", x_q, r_q + H * turning @ x_u, "dense", comm=comm)
     along = np.linalg.lstsq(turning, x_q)[0]
     forces = H * (damping * x_u + stiffness * along)
@@ -97,19 +97,19 @@ def pressed(body: Body) -> dict[str, tuple[float, ...]]:
 def test_stages_are_solved_with_loops_closed(comm: MPI.Comm, spec: str) -> None:
     """The heavier system's accelerations by the dense oracle, which go along with the loops."""
     system = system_from(spec)
-    system.segments = system.segments.replaced(
+    system.contents.segments = system.contents.segments.replaced(
         lambda body: body.model_copy(
             update={"joint": body.joint.model_copy(update={"stiffness": (2.0,) * body.joint.kind.nu} | pressed(body))}
         )
     )
-    c = system.columns()
+    c = system.contents.columns()
     stiffness, damping = dense.resistance(c, c.q)
     assert stiffness.max() > 2.0
     r = np.random.default_rng(5).uniform(-1, 1, system.nq + system.nu)
     x = solved(comm, system, c.q, r)
     r_q, r_u = np.split(r, [system.nq])
     heavier = system_from(spec)
-    heavier.segments, heavier.gravity = system.segments.replaced(at_rest), (0.0, 0.0, 0.0)
+    heavier.contents.segments, heavier.gravity = system.contents.segments.replaced(at_rest), (0.0, 0.0, 0.0)
     along = np.linalg.lstsq(as_it_turns(opened(system), c.q), r_q)[0]
     tau = -H * ((damping + H * stiffness) * r_u + stiffness * along)
     z = closed(heavier, c.q, np.zeros(system.nu), tau).udot.astype(float)
@@ -134,7 +134,9 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
     """As `test_stages_are_solved`, with damping and stiffness that a function gives, and added mass."""
     system, point = system_of(spec), (0.1, -0.2, 0.3)
     wet = tuple(map(tuple, np.diag((0.1, 0.2, 0.3, 1.0, 2.0, 3.0)).tolist()))
-    system.segments = system.segments.replaced(lambda body: body.model_copy(update={"added_mass": wet}))
+    system.contents.segments = system.contents.segments.replaced(
+        lambda body: body.model_copy(update={"added_mass": wet})
+    )
     act = Resisting(system.n_bodies)
     system.add_body_force(None, act, point=point, vectorized=True)
     q, u, _ = moving_state(system, 2)
@@ -151,7 +153,7 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
         x = np.concatenate(comm.bcast((dynamics.gather_q(x[:nq]), dynamics.gather_u(x[nq:]))))
     (r_q, r_u), (x_q, x_u) = np.split(r, [system.nq]), np.split(x, [system.nq])
     moved = [dense.Snapshot(system, q, unit) for unit in np.eye(system.nu)]
-    stiff, damped = map(np.diag, dense.resistance(system.columns(), q))
+    stiff, damped = map(np.diag, dense.resistance(system.contents.columns(), q))
     for k in range(system.n_bodies):
         twists = np.array([[*state.kinematics.omega[k], *state.point(k, point)[1]] for state in moved], float)
         damped, stiff = (

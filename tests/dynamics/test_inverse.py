@@ -37,7 +37,7 @@ def test_pinocchio(comm: MPI.Comm, seed: int, types: list[str] | None) -> None:
     system, q, u, udot = random_system(seed, 12, True, types, springs=True, wrenches=True)
     reference = PinocchioOracle(system).inverse_dynamics(q, u, udot, TIME)
     tau = required(system, comm, q, u, udot)
-    size = np.abs(reference + dense.generalized_forces(system.columns(), q, u)).max(initial=1.0)
+    size = np.abs(reference + dense.generalized_forces(system.contents.columns(), q, u)).max(initial=1.0)
     assert_close("generalized forces", tau, reference, "pinocchio", scale=size, comm=comm)
 
 

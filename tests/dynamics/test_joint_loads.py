@@ -39,7 +39,7 @@ def joint_loads(
 
 def assert_loads(system: System, ours: Array, reference: Array, tolerance: str, comm: MPI.Comm) -> None:
     """Forces relative to the largest one; moments to the largest one, or to the largest force on a body's length."""
-    c = system.columns()
+    c = system.contents.columns()
     length = np.abs(np.concatenate((c.position, c.center_of_mass))).max()
     force = np.abs(reference[:, 3:]).max()
     moment = max(np.abs(reference[:, :3]).max(), length * force)
@@ -59,7 +59,7 @@ def assert_drives(system: System, loads: Array, q: Array, u: Array, tau: Array, 
     for joint, load in zip(state.joints, loads, strict=True):
         moment, force = joint.rotation @ load[:3], joint.rotation @ load[3:]  # in the joint frame
         components.append(joint.turns.T @ moment + joint.slides.T @ force)
-    expected = dense.generalized_forces(system.columns(), q, u, tau)
+    expected = dense.generalized_forces(system.contents.columns(), q, u, tau)
     scale = max(np.abs(loads).max(), np.abs(expected).max(initial=0.0))
     assert_close("components", np.concatenate(components), expected, "dense", scale=scale, comm=comm)
 
@@ -86,7 +86,7 @@ def test_mixed_types(comm: MPI.Comm, n: int, seed: int) -> None:
 def test_trees(seed: int) -> None:
     """Each rank solves the tree alone."""
     system, q, u, tau = random_system(seed, 15, False, wrenches=True)
-    assert not system.is_chain
+    assert not system.contents.is_chain
     assert_as_dense(MPI.COMM_SELF, system, q, u, tau)
     assert_drives(system, joint_loads(system, MPI.COMM_SELF, q, u, tau), q, u, tau, MPI.COMM_SELF)
 
@@ -174,7 +174,7 @@ def test_statics_over_ranks(comm: MPI.Comm) -> None:
     below = np.cumsum(weight[::-1])[::-1]
     expected = np.zeros((n, 6))
     expected[:, 4] = below
-    q, u = hanging.initial_state(0, n)
+    q, u = hanging.contents.initial_state(0, n)
     assert_close("hanging chain", joint_loads(hanging, comm, q, u), expected, "dense", comm=comm)
     arms = np.arange(n) + 0.5 - np.arange(n)[:, None]
     expected[:, 2] = (weight * np.maximum(arms, 0)).sum(axis=1)

@@ -230,8 +230,8 @@ def test_what_is_refused(comm: MPI.Comm) -> None:
             (lambda: dynamics.inertia_matrix(q, layout="dense"), "layout: 'dense' is none of"),
             (lambda: dynamics.inertia_matrix(q[:0] if comm.rank == 0 else q), "q must be an array"),
             (lambda: dynamics.jacobian(q, "nobody"), "unknown body 'nobody'"),
-            (lambda: dynamics.jacobian(q, system.name_of(0), frame="mine"), "frame: 'mine' is none of"),
-            (lambda: dynamics.jacobian(q, system.name_of(0), (1.0,)), "point"),
+            (lambda: dynamics.jacobian(q, system.contents.name_of(0), frame="mine"), "frame: 'mine' is none of"),
+            (lambda: dynamics.jacobian(q, system.contents.name_of(0), (1.0,)), "point"),
         ):
             with pytest.raises(InputError, match=words.replace("(", r"\(")):
                 call()

@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.model.facts import facts
+from mpimbs.model.summary import validate
 
 
 def lines_run(action: Callable[[], object]) -> int:
@@ -35,8 +36,8 @@ def lines_run(action: Callable[[], object]) -> int:
 def make_ready(spec: str) -> None:
     """All that is done with a system before the first evaluation, and what `check` says of it."""
     system = system_from(spec)
-    system.validate()
-    facts(system)
+    validate(system.contents)
+    facts(system.contents)
     Dynamics(system, lanes=1).close()
     system.summary()
 
@@ -66,4 +67,4 @@ def test_no_object_for_each_body(large: str) -> None:
     objects_kept(large)
     kept, n = objects_kept(large), system_from(large).n_bodies
     assert kept < 0.3 * n, f"{kept} objects for {n} bodies"
-    assert len(list(system_from(large).segments)) <= 3
+    assert len(list(system_from(large).contents.segments)) <= 3

@@ -16,6 +16,7 @@ from mpimbs.closure.redundant_loads import of_least_norm
 from mpimbs.dynamics import Dynamics
 from mpimbs.loops.loops import Loops
 from mpimbs.model import System, Wrench, system_from
+from mpimbs.model.system import system_holding
 from oracles import dense
 from oracles.dense import Array
 from oracles.loops import closed, opened
@@ -26,11 +27,11 @@ from tolerances import assert_close
 
 def in_place_of_loops(system: System, q: Array, u: Array, loads: Array) -> System:
     """The tree of a system, on whose bodies loads of its loops [loops, 6] act as wrenches."""
-    tree = copy.deepcopy(opened(system))
+    tree = system_holding(copy.deepcopy(opened(system)))
     state = dense.Snapshot(opened(system), q, u)
     rotation, origin = [*state.kinematics.rotation, np.eye(3)], [*state.kinematics.origin, np.zeros(3)]
-    for loop, load in zip(system.loops, loads, strict=True):
-        a, b = (-1 if name == "world" else system.index_of(name) for name in loop.bodies)
+    for loop, load in zip(system.contents.loops, loads, strict=True):
+        a, b = (-1 if name == "world" else system.contents.index_of(name) for name in loop.bodies)
         moment, force = rotation[b] @ load[:3], rotation[b] @ load[3:]
         place = origin[b] + rotation[b] @ np.array(loop.positions[1])
         for body, sign in ((a, -1), (b, 1)):
@@ -38,7 +39,7 @@ def in_place_of_loops(system: System, q: Array, u: Array, loads: Array) -> Syste
                 here, back = sign * rotation[body].T, rotation[body].T @ (place - origin[body])
                 fields = {"force": here @ force, "moment": here @ moment, "point": back}
                 given = {name: tuple(value.astype(float).tolist()) for name, value in fields.items()}
-                tree.add_wrench(system.name_of(body), Wrench(**given, frame="body"))
+                tree.add_wrench(system.contents.name_of(body), Wrench(**given, frame="body"))
     return tree
 
 
@@ -54,7 +55,7 @@ def check(comm: MPI.Comm, system: System, q: Array, u: Array, tau: Array | None,
         for bodies, loads in comm.allgather((dynamics.bodies, carried)):
             ours[bodies] = loads
         assert_close("accelerations after loads", dynamics.accelerations(*mine), before, "exact", comm=comm)
-    drives = dense.generalized_forces(system.columns(), q, u, tau).astype(float)
+    drives = dense.generalized_forces(system.contents.columns(), q, u, tau).astype(float)
     scale = np.abs(reference.loads).max()
     assert_close("what drives the joints", forces, drives[own], "redundant", scale=scale, comm=comm)
     assert_close("loads of loops", loops, reference.loads, "redundant")

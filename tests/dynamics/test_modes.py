@@ -103,9 +103,9 @@ def test_balls_and_free_rods(comm: MPI.Comm) -> None:
 def four_bars(n: int, gravity: float) -> System:
     given = system_from(f"four_bar:{n}")
     system = System("cranks", gravity=(0, gravity, 0))
-    for body in given.bodies():
+    for body in given.contents.bodies():
         system.add(body, joint=body.joint.model_copy(update={"u": (0.0,)}))
-    for loop in given.loops:
+    for loop in given.contents.loops:
         system.add_loop(loop)
     return system
 
@@ -123,7 +123,7 @@ def test_loops(comm: MPI.Comm) -> None:
 def test_driven_joints_stay(comm: MPI.Comm) -> None:
     """A chain whose upper joint follows a motion hangs, as one link shorter, where that is at the begin."""
     system = System("driven", gravity=(0, -1, 0))
-    template = hanging(1).segments.template(0)
+    template = hanging(1).contents.segments.template(0)
     joint = template.joint.model_copy(update={"motion": lambda t: (2.0 * t, 2.0, 3.0)})
     system.add(template, name="drive", parent="world", joint=joint)
     system.repeat(4, template)
@@ -134,10 +134,10 @@ def test_what_is_refused(comm: MPI.Comm) -> None:
     falling = beam(8)
     falling.gravity = (0, -9.81, 0)
     loose = System("loose", gravity=(0, 0, 0))
-    loose.repeat(3, hanging(1).segments.template(0))
-    loose.set_torque(loose.name_of(1), 1.0)
+    loose.repeat(3, hanging(1).contents.segments.template(0))
+    loose.set_torque(loose.contents.name_of(1), 1.0)
     with pytest.raises(
-        InputError, match=rf"nothing resists what acts on the joint of body '{loose.name_of(1)}'; give it"
+        InputError, match=rf"nothing resists what acts on the joint of body '{loose.contents.name_of(1)}'; give it"
     ):
         found(loose, comm)
     with pytest.raises(InputError, match=r"no equilibrium: the joint of body 'beam2' is about .* settle it first"):
@@ -163,5 +163,5 @@ def test_small_systems_are_as_near_to_equilibrium(size: float) -> None:
 
 def test_a_picture() -> None:
     system = beam(6)
-    figure = draw_modes(system, system.initial_state(0, 6)[0], found(system, MPI.COMM_SELF, 3))
+    figure = draw_modes(system.contents, system.contents.initial_state(0, 6)[0], found(system, MPI.COMM_SELF, 3))
     assert len(figure.axes) == 3

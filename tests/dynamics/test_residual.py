@@ -71,7 +71,7 @@ def test_what_is_left_is_as_a_dense_solution_says(comm: MPI.Comm, shape: str) ->
         expected = (dense.mass_matrix(system, q) @ (wrong - right))[mine]
         scale = float(abs(dense.mass_matrix(system, q) @ wrong).max())
         assert_close("forces", found.forces, expected, "dense", scale=scale, comm=comm)
-        assert found.body in {system.name_of(k) for k in range(system.n_bodies)}
+        assert found.body in {system.contents.name_of(k) for k in range(system.n_bodies)}
 
 
 def test_joints_that_follow(comm: MPI.Comm) -> None:
@@ -141,8 +141,8 @@ def test_a_run_tells(comm: MPI.Comm) -> None:
 def test_constraints_that_are_left_out(comm: MPI.Comm, name: str) -> None:
     """As many as a decomposition into singular values calls redundant, by every coupling that eliminates; named."""
     system, (q, u, tau) = system_from(name), state_of(name, comm)
-    loops = {loop.name for loop in system.loops}
-    redundant = mobility(LoopJacobian(system), q).redundant
+    loops = {loop.name for loop in system.contents.loops}
+    redundant = mobility(LoopJacobian(system.contents), q).redundant
     for coupling in ("dcae", "assembly"):
         with closing(Dynamics(name, comm, coupling)) as dynamics:
             found = dynamics.loads.residual(*parts(dynamics, q, u, tau)[:2])

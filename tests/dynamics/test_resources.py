@@ -38,7 +38,7 @@ def test_the_estimate(case: str) -> None:
         taken = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     least = 0.6 if coupling == "run" else 0.7  # in lanes of 4 it is 0.78, of what wider registers take
-    assert least < taken / need.of(system, 1) < 1.2, f"{taken / N} bytes for a body"
+    assert least < taken / need.of(system.contents, 1) < 1.2, f"{taken / N} bytes for a body"
 
 
 def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     system = system_from(f"chain:{N}")
     assert 1e7 < free_memory() < 1e15
-    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 0.9 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 0.9 * EVALUATION.of(system.contents, 1))
     with pytest.raises(InputError, match=r"its 100000 bodies take about 0.011 GB of memory on 1 rank"):
         Dynamics(system)
-    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system, 1))
+    monkeypatch.setattr(mpimbs.dynamics.resources, "free_memory", lambda: 1.1 * EVALUATION.of(system.contents, 1))
     Dynamics(system).close()
     with pytest.raises(InputError, match=r"0.14 GB of memory .* 0.012 GB left; take fewer bodies"):
         simulate(system, 1.0)

@@ -121,11 +121,11 @@ def test_text_and_units(tmp_path: Path) -> None:
     servo = {"servo_torque": [[0.0, 1.0, 2.0], [1.0, 3.0, 4.0]], "servo_stiffness": 3.0, "servo_most": [np.inf, 7.0]}
     system.add(name="a", **BODY, joint={"type": "universal"} | servo)
     write_system(system, tmp_path / "u.toml")
-    joint = read_system(tmp_path / "u.toml").body(0).joint
-    assert joint == system.body(0).joint and joint.servo_least == (-np.inf, -np.inf)
+    joint = read_system(tmp_path / "u.toml").contents.body(0).joint
+    assert joint == system.contents.body(0).joint and joint.servo_least == (-np.inf, -np.inf)
     text = '[units]\nangle = "deg"\ntime = "ms"\n[[body]]\nname = "a"\nmass = 1\ninertia = [1, 1, 1, 0, 0, 0]\n'
     text += 'joint = { type = "revolute", servo_stiffness = 2.0, servo_torque = [[0, 1], [1000, 2]] }\n'
-    read = system_from_text(text, "degrees").body(0).joint
+    read = system_from_text(text, "degrees").contents.body(0).joint
     assert read.servo_stiffness == pytest.approx((2.0 * 180 / np.pi,))
     assert callable(read.servo_torque) and read.servo_torque(0.5) == pytest.approx(1.5)
 

@@ -30,20 +30,20 @@ def balanced(system: System, q: Array) -> System:
     """The same with torques along its joints that hold it still."""
     still = np.zeros(system.nu)
     force = dense.mass_matrix(opened(system), q) @ closed(system, q, still).udot
-    held, offset = System(system.name, gravity=system.gravity), system.offsets()[1]
-    for k, body in enumerate(system.bodies()):
+    held, offset = System(system.name, gravity=system.gravity), system.contents.offsets()[1]
+    for k, body in enumerate(system.contents.bodies()):
         torque = np.array(body.joint.torque) - force[offset[k] : offset[k + 1]].astype(float)
         held.add(body, joint=body.joint.model_copy(update={"torque": tuple(torque.tolist())}))
-    for spring in system.springs.values():
+    for spring in system.contents.springs.values():
         held.add_spring(spring)
-    for loop in system.loops:
+    for loop in system.contents.loops:
         held.add_loop(loop)
     return held
 
 
 def by_differences(system: System, q: Array, basis: Array) -> Array:
     """- dQ / dz along displacements that loops allow, by the dense oracle."""
-    part, still = Subchain(system), np.zeros(system.nu)
+    part, still = Subchain(system.contents), np.zeros(system.nu)
     inertia = dense.mass_matrix(opened(system), q)
     weights = (45 / 60, -9 / 60, 1 / 60)
     columns = []
@@ -56,7 +56,7 @@ def by_differences(system: System, q: Array, basis: Array) -> Array:
 
 def spring_about(system: System, seed: int) -> None:
     """Springs between points of random bodies, and the world; every second one a rope."""
-    rng, names = np.random.default_rng(seed), [*(body.name for body in system.bodies()), "world"]
+    rng, names = np.random.default_rng(seed), [*(body.name for body in system.contents.bodies()), "world"]
     for k in range(4):
         first, second = rng.choice(len(names), 2, replace=False)
         ends = {"bodies": (names[first], names[second]), "positions": rng.normal(size=(2, 3)).tolist()}
@@ -70,15 +70,15 @@ def compare(system: System, q: Array) -> None:
     system = balanced(system, q)
     loads, basis = None, np.eye(system.nu)
     with closing(Dynamics(system)) as dynamics:
-        if system.loops:
+        if system.contents.loops:
             loads = dynamics.loads.joints_and_loops(q, np.zeros(system.nu)).loops
             basis = scipy.linalg.null_space(dynamics.inertia.loop_jacobian(q).toarray(), rcond=1e-9)
     if not basis.shape[1]:
         return
-    stiffness = Stiffness(system, q, loads)
+    stiffness = Stiffness(system.contents, q, loads)
     ours, reference = basis.T @ (stiffness @ basis), by_differences(system, q, basis)
     assert_close("stiffness", ours, reference.astype(float), "difference")
-    most = np.abs(system.columns().torque).max() + np.abs(stiffness.forces).max()
+    most = np.abs(system.contents.columns().torque).max() + np.abs(stiffness.forces).max()
     assert_close("forces in balance", basis.T @ stiffness.forces, np.zeros(basis.shape[1]), "loops", scale=most)
 
 
@@ -126,9 +126,11 @@ def test_functions() -> None:
                 / 2e-5
             )
         given = dynamics.inverse_dynamics(q, still, still)
-    found = Stiffness(system, q)
-    plain = np.array([kind in (1, 2, 3, 4, 5, 7) for kind in system.columns().joint_type])  # of no balls, unbalanced
-    here = np.repeat(plain, np.diff(system.offsets()[1]))
+    found = Stiffness(system.contents, q)
+    plain = np.array(
+        [kind in (1, 2, 3, 4, 5, 7) for kind in system.contents.columns().joint_type]
+    )  # of no balls, unbalanced
+    here = np.repeat(plain, np.diff(system.contents.offsets()[1]))
     ours, reference = found @ np.eye(system.nu), np.array(changes).T
     assert_close("stiffness", ours[np.ix_(here, here)], reference[np.ix_(here, here)], "difference")
     assert_close("forces", -found.forces, given, "dense")
@@ -251,12 +253,12 @@ def test_loops_of_any_size_have_as_many_modes(comm: MPI.Comm, length: float) -> 
     """A row of four-bar linkages has one mode, whatever its size."""
     given, n = system_from("four_bar:5"), 5
     system = System("cranks", gravity=(0, 9.81 * length, 0))
-    for body in given.bodies():
+    for body in given.contents.bodies():
         joint = body.joint.model_copy(update={"u": (0.0,), "position": tuple(length * x for x in body.joint.position)})
         center = tuple(length * x for x in body.center_of_mass)
         inertia = tuple(length**2 * x for x in body.inertia)
         system.add(body.model_copy(update={"center_of_mass": center, "inertia": inertia}), joint=joint)
-    for loop in given.loops:
+    for loop in given.contents.loops:
         system.add_loop(
             loop.model_copy(update={"positions": tuple(tuple(length * x for x in p) for p in loop.positions)})
         )

@@ -150,13 +150,13 @@ def test_text_and_units(tmp_path: Path) -> None:
     joint = {"type": "universal", "stop_stiffness": [10.0, 20.0], "stop_damping": 0.1}
     system.add(name="a", **BODY, joint=joint | ends)
     write_system(system, tmp_path / "u.toml")
-    assert read_system(tmp_path / "u.toml").body(0).joint == system.body(0).joint
+    assert read_system(tmp_path / "u.toml").contents.body(0).joint == system.contents.body(0).joint
     text = (tmp_path / "u.toml").read_text(encoding="utf-8")
     assert "inf" in text
     degrees = '[units]\nangle = "deg"\n[[body]]\nname = "a"\nmass = 1\ninertia = [1, 1, 1, 0, 0, 0]\n'
     hinge = 'joint = { type = "revolute", upper = 90, stop_stiffness = 2.0 }\n'
     (tmp_path / "d.toml").write_text(degrees + hinge, encoding="utf-8")
-    read = read_system(tmp_path / "d.toml").body(0).joint
+    read = read_system(tmp_path / "d.toml").contents.body(0).joint
     assert read.upper == pytest.approx((np.pi / 2,)) and read.lower == (-np.inf,)
     assert read.stop_stiffness == pytest.approx((2.0 * 180 / np.pi,))
 

@@ -23,7 +23,7 @@ def thinned(seed: int, n: int, chain: bool) -> tuple[System, Array, Array, Array
     """A random system in which every third body with something on it, at the most, is thin."""
     drawn, q, u, tau = random_system(seed, n, chain, wrenches=True)
     draw = np.random.default_rng(seed)
-    bodies, made = list(drawn.bodies()), System(f"thinned {seed}", drawn.gravity)
+    bodies, made = list(drawn.contents.bodies()), System(f"thinned {seed}", drawn.gravity)
     carrying = {body.parent for body in bodies if body.joint.type in SINGLE}
     since = 2
     for body in bodies:
@@ -69,7 +69,7 @@ def test_marks_without_mass_are_no_burden(comm: MPI.Comm, chain: bool, coupling:
     system, q, u, tau = random_system(2, 8, chain)
     for k in (7,) if chain else (3, 7):
         joint = Joint(type="fixed", position=(0.1, 0, 0))
-        system.add(name=f"mark {k}", parent=system.name_of(k), mass=0, inertia=(0,) * 6, joint=joint)
+        system.add(name=f"mark {k}", parent=system.contents.name_of(k), mass=0, inertia=(0,) * 6, joint=joint)
     reference = dense.dense_accelerations(system, q, u, tau)
     with closing(Dynamics(system, comm, coupling=coupling)) as dynamics:
         own = dynamics.gather_u.part
@@ -87,7 +87,7 @@ def test_lock_is_told(comm: MPI.Comm) -> None:
     system.add(name="c", mass=1, center_of_mass=(0.1, 0.2, 0.3), inertia=moments, joint=joint)
     for k in range(comm.size - 1):
         system.add(name=f"d{k}", mass=1, inertia=moments, joint=joint)
-    q, u = system.initial_state(0, system.n_bodies)
+    q, u = system.contents.initial_state(0, system.n_bodies)
     q[1], u[:3] = np.pi / 2, (0.1, 0.2, 0.3)
     with pytest.raises(SimulationError, match=r"bodies without inertia, such as 'a', .*\(gimbal lock\)"):
         simulate(system, 0.1, comm, state=(q, u))
@@ -96,7 +96,7 @@ def test_lock_is_told(comm: MPI.Comm) -> None:
 def test_what_nothing_resists_is_refused(comm: MPI.Comm) -> None:
     """By name: at the end, on a joint of the same axis, on ranks of which one would have it alone; and by couplings."""
     system, *_ = thinned(0, 20, True)
-    last, joint = system.body(19), Joint(type="revolute", axis=(0, 0.6, 0.8))
+    last, joint = system.contents.body(19), Joint(type="revolute", axis=(0, 0.6, 0.8))
     system.add(name="bare", parent=last.name, mass=0, inertia=(0,) * 6, joint=joint)
     with pytest.raises(InputError, match=r"nothing resists the joint of body 'bare': .* nothing lies on it"):
         Dynamics(system, comm)

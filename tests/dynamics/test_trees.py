@@ -54,7 +54,9 @@ SOME = [
 def unit_quaternions(system: System, q: Array) -> Array:
     """The same coordinates with quaternions of unit length."""
     found = q.copy()
-    for first, kind in zip(system.offsets()[0], (JOINT_TYPES[row] for row in system.joint_types()), strict=False):
+    for first, kind in zip(
+        system.contents.offsets()[0], (JOINT_TYPES[row] for row in system.contents.joint_types()), strict=False
+    ):
         if kind.quaternion:
             found[first : first + 4] /= np.linalg.norm(q[first : first + 4])
     return found
@@ -94,10 +96,14 @@ def test_trees_of_all_shapes(comm: MPI.Comm, shape: str, joined: str, listing: s
         whole_u, whole_loads = dynamics.gather_u(mine[1]), dynamics.divided.gather_bodies(6)(loads[bodies])
         assert comm.rank or (np.array_equal(whole_u, u) and np.array_equal(whole_loads, loads.ravel()))
         assert_close(
-            "initial state", dynamics.subchain.q, system.columns().q[dynamics.gather_q.part], "exact", comm=comm
+            "initial state",
+            dynamics.subchain.q,
+            system.contents.columns().q[dynamics.gather_q.part],
+            "exact",
+            comm=comm,
         )
         names = [dynamics.subchain.name_of(k) for k in range(len(bodies))]
-        parallel_assert(names == [system.name_of(k) for k in bodies], f"{names}", comm)
+        parallel_assert(names == [system.contents.name_of(k) for k in bodies], f"{names}", comm)
 
 
 @pytest.mark.time_limit(300)  # compiles
@@ -147,7 +153,7 @@ def test_a_large_random_tree(comm: MPI.Comm) -> None:
     """20,000 bodies in an order that is not depth first."""
     parents = SHAPES["recursive"](20_000)
     system = System(name="random")
-    link = system_from("chain:1").segments.template(0)
+    link = system_from("chain:1").contents.segments.template(0)
     system.branch([link], np.zeros(len(parents), np.int64), parents)
     rng = np.random.default_rng(6)
     q, u = rng.normal(size=system.nq), 0.1 * rng.normal(size=system.nu)

@@ -32,7 +32,7 @@ def drawn(seed: int) -> tuple[System, Array, Array, Array]:
     if seed % 2:
         return random_mechanism(seed, 10, 3)
     case = case_of(seed, most=25)
-    while case.system.has_motions:
+    while case.system.contents.has_motions:
         case = case_of(seed := seed + SYSTEMS, most=25)
     return case.system, case.q, case.u, case.tau
 
@@ -67,7 +67,9 @@ def test_a_state_in_other_units(seed: int) -> None:
     """Every quantity is the same, by elimination and by multipliers, in three units that the seed draws."""
     system, q, u, tau = drawn(seed)
     draw = np.random.default_rng(seed)
-    coupling = "augmented" if seed % 3 == 1 and not any(hasattr(loop, "ratio") for loop in system.loops) else "dcae"
+    coupling = (
+        "augmented" if seed % 3 == 1 and not any(hasattr(loop, "ratio") for loop in system.contents.loops) else "dcae"
+    )
     plain = answers(system, q, u, tau, OtherUnits(), coupling)
     for exponents in draw.integers(-6, 7, (3, 3)).tolist():
         units = OtherUnits(*(10.0**k for k in exponents))
@@ -91,7 +93,7 @@ def test_a_state_that_is_described_otherwise(comm: MPI.Comm, seed: int) -> None:
         "halved": described_otherwise(system, swapped=False, halved=True),
     }
     found = {}
-    masses = np.array([body.mass for body in system.bodies() if body.mass])
+    masses = np.array([body.mass for body in system.contents.bodies() if body.mass])
     lanes = {"lanes": 1} if masses.max() > 1e3 * masses.min() else {}  # where cuts between light bodies lose digits
     for name, made in {"plain": system, **others}.items():
         if comm.size > made.n_bodies:
@@ -115,15 +117,15 @@ def test_all_that_is_asked_elsewhere_and_in_another_order(seed: int) -> None:
     plain = answers(system, q, u, tau, OtherUnits(), "dcae")
     turned = Rotation.random(random_state=draw).as_matrix()
     moved = answers(elsewhere(system, turned, draw.uniform(-1e2, 1e2, 3)), q, u, tau, OtherUnits(), "dcae")
-    for load, loop in zip(moved.get("loads of loops", ()), system.loops, strict=False):
+    for load, loop in zip(moved.get("loads of loops", ()), system.contents.loops, strict=False):
         if loop.bodies[1] == "world":  # on whose axes it is told
             load[:] = np.append(turned.T @ load[:3], turned.T @ load[3:])
     other, of_q, of_u = in_another_order(system, draw)
     listed = answers(other, q[of_q], u[of_u], tau[of_u], OtherUnits(), "dcae")
-    bodies = [system.index_of(other.name_of(k)) for k in range(other.n_bodies)]
-    loops = [loop.name for loop in system.loops]
+    bodies = [system.contents.index_of(other.contents.name_of(k)) for k in range(other.n_bodies)]
+    loops = [loop.name for loop in system.contents.loops]
     places = {
-        "loads": bodies, "loads of loops": [loops.index(loop.name) for loop in other.loops], "closed": of_q,
+        "loads": bodies, "loads of loops": [loops.index(loop.name) for loop in other.contents.loops], "closed": of_q,
         "M": np.ix_(of_u, of_u),
     }  # fmt: skip
     for name, values in plain.items():
@@ -168,7 +170,7 @@ def test_a_linkage_that_is_closed_stays_where_it_is(comm: MPI.Comm, size: float,
     """Wherever it stands; one that is open is closed by the smallest motion."""
     for angle in np.linspace(0.2, 6.0, 12):
         system = four_bar(size, far, float(angle))
-        q, u = system.initial_state(0, 3)
+        q, u = system.contents.initial_state(0, 3)
         moved = q + (1e-3, -2e-3, 3e-3)
         with closing(Dynamics(system, comm)) as dynamics:
             part = dynamics.gather_q.part
@@ -177,8 +179,8 @@ def test_a_linkage_that_is_closed_stays_where_it_is(comm: MPI.Comm, size: float,
             assert np.array_equal(here, q[part])
             bound = 6e-3 + 1e-8 * far / size
             assert np.abs(again - moved[part]).max(initial=0.0) < bound
-        assert np.array_equal(assemble(system, q, u).q, q)
-        assert np.abs(assemble(system, moved, u).q - moved).max() < bound
+        assert np.array_equal(assemble(system.contents, q, u).q, q)
+        assert np.abs(assemble(system.contents, moved, u).q - moved).max() < bound
 
 
 def test_runs_of_a_linkage_far_from_the_origin() -> None:
@@ -217,10 +219,10 @@ def test_gears_of_large_angles_and_small_slides() -> None:
         for name, joint in zip("ab", joints, strict=True):
             system.add(name=name, parent="world", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
         system.add_gear(name="g", joint="b", of="a", ratio=-0.7, offset=offset)
-        q, u = system.initial_state(0, 2)
+        q, u = system.contents.initial_state(0, 2)
         with closing(Dynamics(system)) as dynamics:
             assert np.array_equal(closed(dynamics, q, u)[0], q)
-        assert np.array_equal(assemble(system, q, u).q, q)
+        assert np.array_equal(assemble(system.contents, q, u).q, q)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 3e-6, 1.0, 1e3])

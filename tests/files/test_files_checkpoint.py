@@ -21,6 +21,7 @@ from mpimbs.cli import main
 from mpimbs.cli.options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.model import System, read_system, system_from, system_text
+from mpimbs.model.contents import Contents
 from mpimbs.run.restart import read_checkpoint, restart
 from mpimbs.run.run import simulate
 from mpimbs.run.signals import CHECKPOINT, ENDS, STOP, Signals
@@ -54,7 +55,7 @@ def system_of(spec: str) -> System:
     if spec != "scrambled":
         return system_from(spec)
     tree = system_from(TREE)
-    return relisted(tree, scrambled(tree.parents()))
+    return relisted(tree, scrambled(tree.contents.parents()))
 
 
 FIXED: dict[str, Any] = {"dt": 0.01, "every": 0.02}
@@ -229,8 +230,11 @@ def test_a_restart_on_other_ranks_gives_the_same_motion(
 ) -> None:
     """From all ranks to the first one, from that to all, and from all to the first two."""
     system = system_of({"dcae of a tree": TREE, "dcae of a scrambled tree": "scrambled"}.get(coupling, CHAIN))
-    system.add_wrench(system.name_of(3), force=(0.0, 3.0, 0.5))
-    ends: dict[str, Any] = {"bodies": (system.name_of(1), system.name_of(7)), "positions": ((0, 0.1, 0), (0.2, 0, 0))}
+    system.add_wrench(system.contents.name_of(3), force=(0.0, 3.0, 0.5))
+    ends: dict[str, Any] = {
+        "bodies": (system.contents.name_of(1), system.contents.name_of(7)),
+        "positions": ((0, 0.1, 0), (0.2, 0, 0)),
+    }
     system.add_spring(name="tie", stiffness=3.0, damping=0.5, rest=0.4, **ends)
     settings = settings | (PCG | {"solver": TIGHT} if "pcg" in coupling else {})
     settings |= {"integrator": "petsc:arkimex3"} if "Newton" in coupling else {}
@@ -279,7 +283,7 @@ def test_a_checkpoint_behind_an_event_that_its_output_has_not(comm: MPI.Comm, fo
             simulation.advance(t)
             place = simulation.save()
     kept = read_checkpoint(folder / "out.checkpoint.1.h5", comm)
-    Simulation.going_on(kept, system, comm, Checkpoints(path=kept.place)).close()
+    Simulation.going_on(kept, system.contents, comm, Checkpoints(path=kept.place)).close()
     with pytest.raises(InputError, match=r"has 1 structure\(s\), the checkpoint comes after 2; .*older checkpoint"):
         restart(place, comm)
 
@@ -293,13 +297,13 @@ def test_forces_of_a_module_are_named_again(
     if comm.rank == 0:
         for name, strength in (("push_it", 2), ("pull_it", -2)):
             text = f"def {name}(t, q, u):\n    return {strength} - u\n\n\ndef add(system):\n"
-            text += "    system.add_wrench(system.name_of(0), force=(1, 2, 3))\n"  # data, which the file does hold
+            text += "    system.add_wrench(system.contents.name_of(0), force=(1, 2, 3))\n"  # data: the file holds it
             Path(f"{name}.py").write_text(f"{text}    system.add_joint_force(None, {name})\n")
     comm.Barrier()
     output = folder / "out.h5"
 
-    def pushed() -> System:
-        return with_forces(system_from(CHAIN), ("push_it:add",))
+    def pushed() -> Contents:
+        return with_forces(system_from(CHAIN).contents, ("push_it:add",))
 
     simulate(pushed(), T_END, comm, output=folder / "whole.h5", **ADAPTIVE)
     checkpoint = interrupt(comm, monkeypatch, output, 8, pushed(), ADAPTIVE)
@@ -323,13 +327,13 @@ def test_a_run_that_failed_goes_on_with_the_function_corrected(comm: MPI.Comm, f
             raise KeyError("no such row")
         return 5.0 * t
 
-    system.set_torque(system.name_of(8), fails)
+    system.set_torque(system.contents.name_of(8), fails)
     with pytest.raises(SimulationError, match="no such row"):
         simulate(system, T_END, comm, output=output, checkpoints=Checkpoints(steps=3), **ADAPTIVE)
     comm.Barrier()
     for name in ("whole.h5", "out.h5"):
         system = system_from(CHAIN)
-        system.set_torque(system.name_of(8), lambda t: 5.0 * t)
+        system.set_torque(system.contents.name_of(8), lambda t: 5.0 * t)
         if name == "whole.h5":
             simulate(system, T_END, comm, output=folder / name, **ADAPTIVE)
         else:

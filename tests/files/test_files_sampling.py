@@ -37,7 +37,7 @@ def test_some_bodies_alone(comm: MPI.Comm, path: Path) -> None:
     comm.Barrier()
     if comm.rank > 0:
         return
-    q, n = system.offsets()[0], system.n_bodies
+    q, n = system.contents.offsets()[0], system.n_bodies
     for result in (*some, load(path)):
         assert result.motion.kept("q").tolist() == [0, 3] and len(result.motion.kept("u")) == n
         assert np.array_equal(result.q, np.hstack([whole.q[:, q[k] : q[k + 1]] for k in (0, 3)]))

@@ -298,4 +298,4 @@ def test_a_refused_force(case: str) -> None:
     action, words = REFUSED[case]
     with pytest.raises(InputError, match=words):
         action(system)
-    assert not system.loads.functions
+    assert not system.contents.loads.functions

@@ -15,6 +15,7 @@ from cases import parts
 from mpimbs import Batch, Dynamics, InputError, System, simulate
 from mpimbs.cli import main
 from mpimbs.model import Event, Tendon, read_system, system_from_text, system_text
+from mpimbs.model.summary import validate
 from run.motions import alike_over_ranks_and_lanes
 from tolerances import assert_close
 
@@ -84,9 +85,9 @@ def test_files_and_what_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
     """They come back from a file, with their ranges and over time."""
     system = hand(OVER | LAW | {"most": 3.0}, {"joints": ["slide"], "ratios": [1.0], "force": [[0, 1], [1, 2]]})
     read = system_from_text(system_text(system), "hand")
-    assert read.loads.tendons == system.loads.tendons
+    assert read.contents.loads.tendons == system.contents.loads.tendons
     (tmp_path / "hand.toml").write_text(system_text(system))
-    again = read_system(tmp_path / "hand.toml").loads.tendons["tendon1"]
+    again = read_system(tmp_path / "hand.toml").contents.loads.tendons["tendon1"]
     assert callable(again.force) and float(np.ravel(again.force(0.5))[0]) == 1.5
     with pytest.raises(SystemExit, match="0"):
         main(["check", str(tmp_path / "hand.toml")])
@@ -123,4 +124,4 @@ def test_what_it_can_not_run_over() -> None:
         system.add_tendon(Tendon(name="other", joints=("ball",), ratios=(1.0,)))
     system.add_event(Event(time=1.0, cut=("link4",)))
     with pytest.raises(InputError, match="an event cuts 'link4', over which tendon 'tendon0' runs"):
-        system.validate()
+        validate(system.contents)

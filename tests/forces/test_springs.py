@@ -57,7 +57,7 @@ def sprung(system: System, laws: tuple[dict[str, Any], ...], count: int, seed: i
     rng = np.random.default_rng(seed)
     for k in range(count):
         a, b = rng.choice(system.n_bodies, 2, replace=False)
-        ends = [system.name_of(int(a)), system.name_of(int(b))]
+        ends = [system.contents.name_of(int(a)), system.contents.name_of(int(b))]
         if world and k % 5 == 4:
             ends[k % 2] = "world"
         system.add_spring(name=f"s{k}", bodies=ends, positions=rng.uniform(-1, 1, (2, 3)), **laws[k % len(laws)])
@@ -84,7 +84,7 @@ def case(chain: bool = True, seed: int = 4) -> tuple[System, State, Array, Array
 
 def without_springs(system: System) -> System:
     bare = System(system.name, system.gravity)
-    for body in system.bodies():
+    for body in system.contents.bodies():
         bare.add(body)
     return bare
 
@@ -300,7 +300,7 @@ def test_bad_springs() -> None:
     ):
         with pytest.raises(InputError, match=re.escape(words)):
             system.add_spring(**(good | change))
-    assert not system.springs and not system.springs.bodies
+    assert not system.contents.springs and not system.contents.springs.bodies
     system.add_spring(**good)
     with pytest.raises(InputError, match="spring 's': the name is taken by another spring"):
         system.add_spring(**good)
@@ -348,7 +348,7 @@ def test_what_check_says(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureF
     assert (
         "spring 'stay': 'link3' to 'world', length 0 m" in out and "note: the points of spring 'stay' coincide" in out
     )
-    found = initial_springs(read_system(model))
+    found = initial_springs(read_system(model).contents)
     assert [s.length for s in found] == pytest.approx([length, 0.0])
     with warnings.catch_warnings(action="ignore"):
         system = read_system(model)

@@ -127,7 +127,7 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
         away = dynamics.subchain.displaced(q[dynamics.gather_q.part], 1e-4 * rng.normal(size=system.nu)[own])
         apart = loops.violations(away, mine[1])[:, 0]
         placed, moved = (whole(dynamics, q) for q in (loops.close_places(away), away))
-    nothing = np.zeros(len(system.loops))
+    nothing = np.zeros(len(system.contents.loops))
     assert_close("positions", left[:, 0], nothing, "closed loops", scale=1.0, comm=comm)
     assert_close("velocities", left[:, 1], nothing, "closed loops", scale=float(np.abs(u).max()), comm=comm)
     assert_close(
@@ -136,7 +136,7 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     parallel_assert(opening[:, 1].max() > 0.1, "no loop opens", comm)
     for told in comm.allgather((left, opening, apart)):
         assert all(np.array_equal(ours, theirs) for ours, theirs in zip((left, opening, apart), told, strict=True))
-    alike = [loop.type in COMPARED for loop in system.loops]
+    alike = [loop.type in COMPARED for loop in system.contents.loops]
     assert_close("violations", apart[alike], position_violation(system, moved)[alike], "measures", scale=1.0, comm=comm)
     assert_close("places", position_violation(system, placed), nothing, "closed loops", scale=1.0, comm=comm)
 
@@ -233,7 +233,7 @@ def test_restart_on_other_ranks(comm: MPI.Comm, tmp_path: Path, monkeypatch: pyt
 def test_a_loop_that_can_not_close(comm: MPI.Comm) -> None:
     """All ranks say the same."""
     system = system_from("four_bar:12")
-    system.loops[5] = system.loops[5].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
+    system.contents.loops[5] = system.contents.loops[5].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
     with closing(Dynamics(system, comm)) as dynamics:
         assert dynamics.loops is not None
         with pytest.raises(SimulationError, match=r"the ends of loop 'pin_5' stay .* apart") as caught:

@@ -84,8 +84,8 @@ def test_forces_put_back(comm: MPI.Comm, seed: int, named: str) -> None:
     system, q, u, tau = random_mechanism(seed, 7, 2, driven=True)
     names: Sequence[str] | None = LOADED[named]
     if names is not None:  # forces of these joints alone
-        offset = system.offsets()[1]
-        mine = np.concatenate([np.arange(offset[k], offset[k + 1]) for k in map(system.index_of, names)])
+        offset = system.contents.offsets()[1]
+        mine = np.concatenate([np.arange(offset[k], offset[k + 1]) for k in map(system.contents.index_of, names)])
         tau = np.where(np.isin(np.arange(system.nu), mine), tau, 0.0)
     asked = dense(system, q, u, tau).udot.astype(float)
     with closing(Dynamics(system, comm)) as dynamics:

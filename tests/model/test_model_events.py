@@ -10,6 +10,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.model import Joint, System, facts, read_system, system_from, system_text, write_system
 from mpimbs.model.connections import Connections, connected
 from mpimbs.model.order.order import Order
+from mpimbs.model.summary import summarise, validate
 
 
 def gripping() -> System:
@@ -75,7 +76,7 @@ def test_events_that_can_not_follow_one_another(events: list[dict[str, Any]], me
     for event in events:
         system.add_event(**event)
     with pytest.raises(InputError, match=message):
-        system.validate()
+        validate(system.contents)
 
 
 def test_files_keep_events(tmp_path: Path) -> None:
@@ -84,11 +85,15 @@ def test_files_keep_events(tmp_path: Path) -> None:
     system.add_event(when="hand:gap", bodies=["link1", "link6"], cut=("link4",))
     write_system(system, tmp_path / "model.toml")
     again = read_system(tmp_path / "model.toml")
-    assert again.events == system.events and again.loops.idle == system.loops.idle and again.loops == system.loops
+    assert (
+        again.contents.events == system.contents.events
+        and again.contents.loops.idle == system.contents.loops.idle
+        and again.contents.loops == system.contents.loops
+    )
     assert system_text(again) == system_text(system)
-    assert facts(again) == facts(read_system(tmp_path / "model.toml"))
+    assert facts(again.contents) == facts(read_system(tmp_path / "model.toml").contents)
     again.add_event(time=3, cut="link5")
-    assert facts(again) != facts(read_system(tmp_path / "model.toml"))
+    assert facts(again.contents) != facts(read_system(tmp_path / "model.toml").contents)
 
 
 def test_an_error_in_a_file_names_the_table(tmp_path: Path) -> None:
@@ -101,22 +106,22 @@ def test_an_error_in_a_file_names_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rope:9", "crowd:2", "random_tree:9:1", "caterpillar:4", "figure48", "four_bar:3"])
 def test_bodies_that_are_cut_are_free(name: str) -> None:
     system = system_from(name)
-    whole = [body for k, body in enumerate(system.bodies()) if body.joint.type != "free"]
-    cut = sorted(map(system.index_of, [whole[k].name for k in (1, len(whole) // 2, len(whole) - 1)]))
+    whole = [body for k, body in enumerate(system.contents.bodies()) if body.joint.type != "free"]
+    cut = sorted(map(system.contents.index_of, [whole[k].name for k in (1, len(whole) // 2, len(whole) - 1)]))
     now = Connections(tuple(cut), ())
-    found = connected(system, now)
+    found = connected(system.contents, now)
     assert found.n_bodies == system.n_bodies and not found.loops and not found.events
-    parents = system.parents().copy()
+    parents = system.contents.parents().copy()
     parents[cut] = -1
     assert np.array_equal(found.parents(), parents)
-    for k, (ours, theirs) in enumerate(zip(found.bodies(), system.bodies(), strict=True)):
+    for k, (ours, theirs) in enumerate(zip(found.bodies(), system.contents.bodies(), strict=True)):
         if k in cut:
             assert ours.joint == Joint(type="free") and ours.parent == "world"
             theirs = theirs.model_copy(update={"joint": ours.joint, "parent": ours.parent})
         assert ours == theirs
-    assert found.index_of(system.name_of(cut[1])) == cut[1]
+    assert found.index_of(system.contents.name_of(cut[1])) == cut[1]
     assert found.columns().q_offset[-1] == found.nq and Order.of(found).n == system.n_bodies
-    assert found.summary().depth <= system.summary().depth
+    assert summarise(found).depth <= system.summary().depth
 
 
 def test_what_acts_on_a_joint_that_is_cut_is_gone() -> None:
@@ -126,7 +131,7 @@ def test_what_acts_on_a_joint_that_is_cut_is_gone() -> None:
     system.add_joint_force(["link2", "link3"], lambda t, q, u: 0.0)
     system.add_joint_force(["link2"], lambda t, q, u: 0.0)
     system.add_body_force(None, lambda t, motion: (0.0, 0.0))
-    found = connected(system, Connections((1,), ()))
+    found = connected(system.contents, Connections((1,), ()))
     assert list(found.loads.torques) == [2] and len(found.loads.body_forces) == 1
     assert [list(force.bodies) for force in found.loads.joint_forces] == [[2]]
-    assert len(system.loads.joint_forces) == 2 and list(system.loads.torques) == [1, 2]
+    assert len(system.contents.loads.joint_forces) == 2 and list(system.contents.loads.torques) == [1, 2]

@@ -73,7 +73,7 @@ def read(folder, text):
 def test_the_documented_format(tmp_path):
     system = read(tmp_path, DOCUMENTED)
     assert (system.name, system.gravity, system.n_bodies) == ("sixteen-body chain", (0, -9.81, 0), 1)
-    assert system.body(0).joint.q == (0.1745,)
+    assert system.contents.body(0).joint.q == (0.1745,)
 
 
 REFUSED = [  # text, what the message says after the file and the line
@@ -199,7 +199,7 @@ def rich_system(functions=False):
 
 def with_body_behind_repeat():
     system = rich_system()
-    system.add(system.body(0), name="tip", parent="ball3")
+    system.add(system.contents.body(0), name="tip", parent="ball3")
     return system
 
 
@@ -227,9 +227,9 @@ def test_what_is_written_reads_back_to_the_last_bit(tmp_path, make, repeats):
     write_system(system, path)
     again = read_system(path)
     assert path.read_text(encoding="utf-8").count("[[repeat]]") == repeats
-    assert (again.name, again.gravity, again.loops) == (system.name, system.gravity, system.loops)
-    assert list(again.bodies()) == list(system.bodies())
-    assert again.loops.bodies == system.loops.bodies
+    assert (again.name, again.gravity, again.contents.loops) == (system.name, system.gravity, system.contents.loops)
+    assert list(again.contents.bodies()) == list(system.contents.bodies())
+    assert again.contents.loops.bodies == system.contents.loops.bodies
 
 
 def test_what_can_not_be_written(tmp_path):

@@ -19,7 +19,7 @@ SPECS = [
 
 def start(spec: str) -> tuple[System, Array, Array]:
     system = system_from(spec)
-    return system, *system.initial_state(0, system.n_bodies)
+    return system, *system.contents.initial_state(0, system.n_bodies)
 
 
 @pytest.mark.cases(4)
@@ -28,7 +28,7 @@ def test_loops_are_closed_where_they_begin(spec: str) -> None:
     system, q, u = start(spec)
     size = np.abs(kinematics(opened(system), q, u).origin).max()
     opening = np.concatenate([loop.rows() @ u for loop in closures(system, Snapshot(opened(system), q, u))])
-    assert_close("places", position_violation(system, q), np.zeros(len(system.loops)), "rounding", scale=size)
+    assert_close("places", position_violation(system, q), np.zeros(len(system.contents.loops)), "rounding", scale=size)
     assert_close("speeds", opening, np.zeros_like(opening), "rounding", scale=size)
 
 

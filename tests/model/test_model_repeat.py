@@ -34,33 +34,35 @@ def holders() -> System:
 
 def depths(system: System) -> list[int]:
     found: list[int] = []
-    for above in system.parents().tolist():
+    for above in system.contents.parents().tolist():
         found.append(1 + (found[above] if above >= 0 else 0))
     return found
 
 
 def assert_whole(system: System) -> None:
     """Ranges, single bodies and depths say the same as the whole; so does the file."""
-    n, parents = system.n_bodies, system.parents()
-    assert [system.segments.parent(k) for k in range(n)] == parents.tolist()
-    assert [system.segments.depth(k) for k in range(n)] == depths(system)
+    n, parents = system.n_bodies, system.contents.parents()
+    assert [system.contents.segments.parent(k) for k in range(n)] == parents.tolist()
+    assert [system.contents.segments.depth(k) for k in range(n)] == depths(system)
     assert system.summary().depth == max(depths(system))
-    assert [system.index_of(system.name_of(k)) for k in range(n)] == list(range(n))
-    columns = system.columns()
-    np.testing.assert_array_equal(columns.position, [one.joint.position for one in system.bodies()])
+    assert [system.contents.index_of(system.contents.name_of(k)) for k in range(n)] == list(range(n))
+    columns = system.contents.columns()
+    np.testing.assert_array_equal(columns.position, [one.joint.position for one in system.contents.bodies()])
     for lo in range(n):
         for hi in range(lo, n + 1):
-            np.testing.assert_array_equal(system.columns(lo, hi).parent, parents[lo:hi])
-            np.testing.assert_array_equal(system.columns(lo, hi).position, columns.position[lo:hi])
-            np.testing.assert_array_equal(system.columns(lo, hi).mass, columns.mass[lo:hi])
+            np.testing.assert_array_equal(system.contents.columns(lo, hi).parent, parents[lo:hi])
+            np.testing.assert_array_equal(system.contents.columns(lo, hi).position, columns.position[lo:hi])
+            np.testing.assert_array_equal(system.contents.columns(lo, hi).mass, columns.mass[lo:hi])
     again = system_from_text(system_text(system), "text")
-    assert list(again.bodies()) == list(system.bodies())
-    assert [type(segment) for segment in again.segments] == [type(segment) for segment in system.segments]
-    assert facts(system_from_text(system_text(again), "text")) == facts(again)
+    assert list(again.contents.bodies()) == list(system.contents.bodies())
+    assert [type(segment) for segment in again.contents.segments] == [
+        type(segment) for segment in system.contents.segments
+    ]
+    assert facts(system_from_text(system_text(again), "text").contents) == facts(again.contents)
 
 
 def parents_by_name(system: System) -> dict[str, str]:
-    return {one.name: str(one.parent) for one in system.bodies()}
+    return {one.name: str(one.parent) for one in system.contents.bodies()}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,12 @@ def test_copies_lie_where_told(parents: str | list[str] | None, on: list[str]) -
     assert [above[f"palm{k}"] for k in range(1, 5)] == on
     for k in range(1, 5):
         assert (above[f"finger{k}"], above[f"end{k}"], above[f"thumb{k}"]) == (f"palm{k}", f"finger{k}", f"palm{k}")
-        assert system.body(system.index_of(f"palm{k}")).joint.position == (3 * k - 3, 3 * k - 1, 3 * k - 1)
-        assert system.body(system.index_of(f"thumb{k}")).joint.position == (0, 1, 0)
+        assert system.contents.body(system.contents.index_of(f"palm{k}")).joint.position == (
+            3 * k - 3,
+            3 * k - 1,
+            3 * k - 1,
+        )
+        assert system.contents.body(system.contents.index_of(f"thumb{k}")).joint.position == (0, 1, 0)
     assert_whole(system)
 
 
@@ -106,14 +112,14 @@ def test_the_brush() -> None:
     assert len([line for line in text.splitlines() if line.strip()]) <= 24
     begin = time.process_time()
     system = system_from_text(text, "brush")
-    columns = system.columns()
+    columns = system.contents.columns()
     assert time.process_time() - begin < 5.0  # an object for each would take twenty
     assert (system.n_bodies, system.nu) == (200001, 400006)
     small = text.replace("100000", "6").replace("500", "3").replace("200", "2")
     np.testing.assert_allclose(
-        system_from_text(small, "brush").columns().position[9::2], [[4e-4, 0, 0], [4e-4, 0, 2e-4]]
+        system_from_text(small, "brush").contents.columns().position[9::2], [[4e-4, 0, 0], [4e-4, 0, 2e-4]]
     )
-    np.testing.assert_array_equal(system.parents()[1:], np.where(np.arange(200000) % 2, np.arange(200000), 0))
+    np.testing.assert_array_equal(system.contents.parents()[1:], np.where(np.arange(200000) % 2, np.arange(200000), 0))
     places = columns.position[1::2]
     assert len(np.unique(places, axis=0)) == 100000
     np.testing.assert_allclose(places[[1, 200]], [[0, 0, 2e-4], [2e-4, 0, 0]])

@@ -49,7 +49,7 @@ def test_springs_dampers_and_actuators(tmp_path: Path) -> None:
     data = mujoco.MjData(model)
     data.ctrl[:] = [CONTROLS[model.actuator(k).name] for k in range(model.nu)]
     system = mpimbs.read(path, controls=CONTROLS)
-    assert set(system.loads.tendons) == {"bend", "pull", "motor", "hold"} and not system.left_out
+    assert set(system.contents.loads.tendons) == {"bend", "pull", "motor", "hold"} and not system.contents.left_out
     random, ends = np.random.default_rng(5), set()
     with closing(Dynamics(system)) as dynamics:
         for _ in range(12):
@@ -59,7 +59,7 @@ def test_springs_dampers_and_actuators(tmp_path: Path) -> None:
             found = dynamics.accelerations(data.qpos, data.qvel)
             assert_close("udot", found, data.qacc, "imported", scale=float(abs(data.qacc).max()))
     assert ends == {-2.0, 0.0, 3.0}
-    assert system_from_text(system_text(system), "hand").loads.tendons == system.loads.tendons
+    assert system_from_text(system_text(system), "hand").contents.loads.tendons == system.contents.loads.tendons
 
 
 def test_a_run_beside_mujoco(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_equalities_hold_as_softly_as_mujoco_does(tmp_path: Path) -> None:
     text = path.read_text().replace('gravity="0 1 -9.81"', 'gravity="0 0 0"')
     path.write_text(text.replace("<joint name", '<joint damping="0.5" name'), encoding="utf-8")
     system = mpimbs.read(path)
-    assert system.left_out == ()
+    assert system.contents.left_out == ()
     turn, a, b, c = np.asarray(simulate(system, 20.0, integrator="rosenbrock4", rtol=1e-6)["q"])[-1][:4]
     assert 0.5 * a - b == pytest.approx(0.1, abs=0.01)  # not at 0.15, where the spring has it
     begin = 1.5 * np.radians(0.2)  # of the tendon in the file's position
@@ -109,7 +109,7 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "hand.xml", more=more, constraint="enable")
     text = path.read_text().replace('<body name="palm">', site.format(1, 1) + '<body name="palm">' + site.format(2, 0))
     path.write_text(text, encoding="utf-8")
-    told = mpimbs.read(path).left_out
+    told = mpimbs.read(path).contents.left_out
     assert told == (
         "left out: tendon through space: rope",
         "left out: spring of tendon that has a slack: slack",

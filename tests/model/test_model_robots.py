@@ -166,7 +166,7 @@ def test_a_link_without_mass_at_the_top(tmp_path: Path, text: str, speeds: int, 
     """Its joints stand once, and no link is lost."""
     (tmp_path / "robot.xml").write_text(text)
     system = system_from(tmp_path / "robot.xml")
-    assert system.nu == speeds and sum(body.mass for body in system.bodies()) == pytest.approx(mass, rel=1e-12)
+    assert system.nu == speeds and sum(body.mass for body in system.contents.bodies()) == pytest.approx(mass, rel=1e-12)
     pytest.importorskip("mujoco")
     for seed in range(3):
         assert (
@@ -192,15 +192,15 @@ ARMS = """<default><geom type="capsule" fromto="0 0 0 1 0 0" size=".05"/><joint 
 @alone
 def test_what_a_file_switches_off_is_told(tmp_path: Path) -> None:
     for flag in ("equality", "constraint"):
-        assert not read_text(tmp_path, f'<option><flag {flag}="disable"/></option>{ARMS}').loops
-        assert "the file switches all off" in " ".join(read_robot(tmp_path / "robot.xml").left_out)
+        assert not read_text(tmp_path, f'<option><flag {flag}="disable"/></option>{ARMS}').contents.loops
+        assert "the file switches all off" in " ".join(read_robot(tmp_path / "robot.xml").contents.left_out)
 
 
 @alone
 def test_a_name_is_that_of_one_joint(tmp_path: Path) -> None:
     """An unnamed joint, the third, beside one that is called joint2."""
     system = read_text(tmp_path, ARMS)
-    (gear,) = system.loops
+    (gear,) = system.contents.loops
     assert gear.bodies == ("b", "a") and isinstance(gear, Gear) and gear.ratio == 2.0
 
 
@@ -213,7 +213,7 @@ def test_a_weld_is_closed_as_it_lies_and_holds_what_it_holds(tmp_path: Path) -> 
     for torque, kind in (("", "fixed"), ('torquescale="0"', "spherical")):
         weld = f'<equality><weld name="glue" body1="a" body2="b" anchor="0.1 0 0" {torque}/></equality>'
         system = read_text(tmp_path, bodies + weld)
-        (loop,) = system.loops
+        (loop,) = system.contents.loops
         assert loop.bodies == ("a", "b") and isinstance(loop, Loop) and loop.type == kind
         with closing(Dynamics(system)) as dynamics:
             assert dynamics.loops is not None
@@ -229,8 +229,8 @@ def test_what_is_not_taken_from_a_file_is_told(tmp_path: Path) -> None:
       <body name="target" mocap="true"><geom type="sphere" size=".1"/></body></worldbody>
       <keyframe><key name="home" qpos="0 0 1 1 0 0 0"/></keyframe>"""
     system = read_text(tmp_path, text)
-    assert not np.any(system.body(0).joint.armature)
-    told = " ".join(read_robot(tmp_path / "robot.xml").left_out)
+    assert not np.any(system.contents.body(0).joint.armature)
+    told = " ".join(read_robot(tmp_path / "robot.xml").contents.left_out)
     for part in ("armature of free joint", "keyframe", "motion capture of body"):
         assert part in told
 
@@ -248,7 +248,7 @@ def test_rotors_of_actuators_are_those_of_mujoco(tmp_path: Path) -> None:
     data.qvel[:] = 1.0
     mujoco.mj_forward(model, data)
     system = read_text(tmp_path, text)
-    joint = system.body(0).joint
+    joint = system.contents.body(0).joint
     assert joint.armature == pytest.approx((0.1 + 100 * 0.01 + 4 * 0.05,))
     assert joint.damping == pytest.approx(-data.qfrc_passive)
     with closing(Dynamics(system)) as dynamics:
@@ -267,14 +267,14 @@ def test_random_robots_are_as_their_peers_have_them() -> None:
 def test_elements_that_are_not_read_are_told(arm: Path) -> None:
     more = '<loop_joint name="pin"/><gazebo reference="hand"/><transmission name="t"/></robot>'
     arm.write_text(URDF.replace("</robot>", more).replace("</joint></robot>", "<safety_controller/></joint></robot>"))
-    told = set(read_robot(arm).left_out)
+    told = set(read_robot(arm).contents.left_out)
     assert {"left out: <loop_joint>: pin", "left out: <gazebo>: hand", "left out: <transmission>: t"} <= told
 
 
 @alone
 def test_joints_of_one_link_are_few_types(zoo: Path) -> None:
     system = read_robot(zoo)
-    kinds = {body.name: body.joint.type for body in system.bodies()}
+    kinds = {body.name: body.joint.type for body in system.contents.bodies()}
     assert kinds == {
         "x": "prismatic", "z": "prismatic", "cart": "revolute", "hip_x+hip_z": "universal", "hip": "revolute",
         "skew_1": "revolute", "skew": "revolute", "turn": "revolute", "telescope": "prismatic", "plate": "fixed",
@@ -282,30 +282,35 @@ def test_joints_of_one_link_are_few_types(zoo: Path) -> None:
         "drone": "free", "rotor0": "revolute", "rotor1": "revolute",
     }  # fmt: skip
     names = ["x", "z", "pitch", "hip_x", "hip_z", "hip_y", "skew_1", "skew_2", "turn", "reach", "ball", "slip", "spin"]
-    assert [joint.name for joint in system.coordinates] == [*names, "fly", "joint14", "joint15"]  # as in the file
-    assert [joint[2:4] for joint in system.coordinates[-3:]] == [(16, 15), (23, 21), (24, 22)]
+    assert [joint.name for joint in system.contents.coordinates] == [
+        *names,
+        "fly",
+        "joint14",
+        "joint15",
+    ]  # as in the file
+    assert [joint[2:4] for joint in system.contents.coordinates[-3:]] == [(16, 15), (23, 21), (24, 22)]
     assert system.gravity == (0, 1, -9)
-    cart = system.body(system.index_of("cart"))
+    cart = system.contents.body(system.contents.index_of("cart"))
     assert cart.joint.q == pytest.approx(np.radians([20])) and cart.joint.rest == pytest.approx(np.radians([7]))
     assert cart.joint.stiffness == (3,) and cart.joint.armature == (0.01,)
-    assert system.body(1).joint.q == (0.5,) and system.body(0).mass == 0
+    assert system.contents.body(1).joint.q == (0.5,) and system.contents.body(0).mass == 0
     handed = MJCF.replace('type="slide" axis="0 0 1" ref="0.5"', 'type="slide" axis="0 0 -1"')
     handed = handed.replace('<joint name="slip" type="slide"/> <joint name="spin"/>', '<joint/> <joint type="slide"/>')
     zoo.write_text(handed)  # in the order in which the coordinates of one joint are
-    kinds = {body.name: body.joint.type for body in read_robot(zoo).bodies()}
+    kinds = {body.name: body.joint.type for body in read_robot(zoo).contents.bodies()}
     assert (kinds["cart"], kinds["screw"]) == ("planar", "cylindrical")
 
 
 @alone
 def test_loops_hold_where_mujoco_has_them(zoo: Path) -> None:
     system = read_robot(zoo)
-    found = [(loop.name, loop.type, loop.bodies) for loop in system.loops.all]
+    found = [(loop.name, loop.type, loop.bodies) for loop in system.contents.loops.all]
     assert found == [
         ("pin", "spherical", ("skew", "ball")), ("bolt", "fixed", ("cart", "plate")),
         ("gear", "gear", ("telescope", "turn")), ("glue", "fixed", ("drone", "world")),
     ]  # fmt: skip
     # MuJoCo has closed them in the initial position.
-    assert loop_report(system).position_violation.size < TOLERANCE["closed"][0]
+    assert loop_report(system.contents).position_violation.size < TOLERANCE["closed"][0]
 
 
 GRIPPER = """
@@ -340,7 +345,7 @@ def test_joints_that_mimic_others_accelerate_as_in_pinocchio(tmp_path: Path) -> 
     system = read_robot(tmp_path / "gripper.urdf")
     ratios, offsets = np.zeros(3), np.zeros(3)
     for name, ratio, offset in (("left", 1.0, 0.0), ("right", -0.8, 0.1), ("tip", 0.05, 0.0)):
-        ratios[system.index_of(name)], offsets[system.index_of(name)] = ratio, offset
+        ratios[system.contents.index_of(name)], offsets[system.contents.index_of(name)] = ratio, offset
     with closing(Dynamics(system)) as dynamics:
         found = dynamics.accelerations(ratios * q + offsets, ratios * u)
     assert_close("accelerations", found, ratios * expected, "pinocchio")
@@ -354,19 +359,25 @@ def read_robot_text(path: Path, text: str) -> System:
 @alone
 def test_what_gears_take_over(zoo: Path, arm: Path) -> None:
     zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="hip_x" polycoef="0.5 2 0 0 0"'))
-    assert "left out: gear of a joint that is left out, or gathered with others: gear" in read_robot(zoo).left_out
+    assert (
+        "left out: gear of a joint that is left out, or gathered with others: gear" in read_robot(zoo).contents.left_out
+    )
     zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="reach" polycoef="0.5 2 1 0 0"'))
-    assert "left out: equality of a joint alone, or not linear: gear" in read_robot(zoo).left_out
+    assert "left out: equality of a joint alone, or not linear: gear" in read_robot(zoo).contents.left_out
     zoo.write_text(MJCF.replace('joint2="reach"', 'joint2="reach" polycoef="0.5 2 0 0 0"'))
-    gear = next(loop for loop in read_robot(zoo).loops if isinstance(loop, Gear))
+    gear = next(loop for loop in read_robot(zoo).contents.loops if isinstance(loop, Gear))
     assert (gear.joint, gear.of, gear.ratio) == ("turn", "telescope", 2.0)
     arm.write_text(URDF.replace('<mimic joint="yaw"/>', '<mimic joint="yow"/>'))
-    assert "left out: mimic of what is no joint: grip after yow; did you mean 'yaw'?" in read_robot(arm).left_out
+    assert (
+        "left out: mimic of what is no joint: grip after yow; did you mean 'yaw'?" in read_robot(arm).contents.left_out
+    )
     arm.write_text(URDF.replace('<mimic joint="yaw"/>', '<mimic joint="yaw" multiplier="0" offset="0.2"/>'))
     still = read_robot(arm)
-    assert "left out: motion, for it mimics another with multiplier 0, of joint: grip" in still.left_out
+    assert "left out: motion, for it mimics another with multiplier 0, of joint: grip" in still.contents.left_out
     assert still.nu == read_robot_text(arm, URDF).nu - 1
-    assert tuple(still.body(still.index_of("finger")).joint.position) == pytest.approx((0.0, 0.2, 0.0), abs=1e-15)
+    assert tuple(still.contents.body(still.contents.index_of("finger")).joint.position) == pytest.approx(
+        (0.0, 0.2, 0.0), abs=1e-15
+    )
 
 
 @alone
@@ -374,7 +385,7 @@ def test_gears_count_from_references(tmp_path: Path) -> None:
     """MuJoCo's y - y0 = c0 + c1 (x - x0), with the references of both joints."""
     text = ARMS.replace('"joint2"/>', '"joint2" ref="0.3"/>', 1).replace('"jb"/>', '"jb" ref="0.2"/>', 1)
     system = read_text(tmp_path, '<compiler angle="radian"/>' + text.replace("0 2 0 0 0", "0.5 2 0 0 0"))
-    (gear,) = system.loops
+    (gear,) = system.contents.loops
     assert isinstance(gear, Gear) and gear.offset == pytest.approx(0.3 + 0.5 - 2.0 * 0.2, abs=1e-15)
 
 
@@ -418,15 +429,15 @@ def test_inertias_of_no_rigid_body_are_taken_as_they_stand(tmp_path: Path, free:
         assert driver("imported_robots").pinocchio_difference(path, free, seed).difference < TOLERANCE["imported"][0]
     system = read_robot(path, free)
     told = r"taken as it stands: inertia of no rigid body: rod \([\d.]+ % beyond\), wheel \(without mass\)"
-    assert re.fullmatch(told, system.left_out[0])
+    assert re.fullmatch(told, system.contents.left_out[0])
     write_system(system, tmp_path / "odd.toml")
-    assert read_system(tmp_path / "odd.toml").body(1).inertia == system.body(1).inertia
+    assert read_system(tmp_path / "odd.toml").contents.body(1).inertia == system.contents.body(1).inertia
     mended = read_robot(f"{path}:inertia=repair", free)
-    assert mended.left_out[0].startswith("mended: inertia of no rigid body: rod (")
-    rod = next(k for k in range(mended.n_bodies) if mended.name_of(k) == "rod")
-    low, middle, high = mended.body(rod).principal_moments
+    assert mended.contents.left_out[0].startswith("mended: inertia of no rigid body: rod (")
+    rod = next(k for k in range(mended.n_bodies) if mended.contents.name_of(k) == "rod")
+    low, middle, high = mended.contents.body(rod).principal_moments
     assert high == pytest.approx(low + middle, rel=1e-9)
-    before, after = (_matrix(of.body(rod).inertia) for of in (system, mended))
+    before, after = (_matrix(of.contents.body(rod).inertia) for of in (system, mended))
     source, near = np.random.default_rng(5), np.linalg.norm(after - before)
     for _ in range(200):  # of others of rigid bodies none is nearer
         moments, axes = np.linalg.eigh(after + 0.3 * near * (lambda m: m + m.T)(source.uniform(-1, 1, (3, 3))))
@@ -459,8 +470,8 @@ def test_xml_that_others_read_is_read(tmp_path: Path, what: str) -> None:
     path = tmp_path / "r.urdf"
     path.write_text(UNFORMED[what], encoding="utf-8")
     system = read_robot(path)
-    assert system.left_out[0] == f"taken as it stands: XML that is not well formed: {what}"
-    assert system.nu == 1 and system.body(0).mass == 2
+    assert system.contents.left_out[0] == f"taken as it stands: XML that is not well formed: {what}"
+    assert system.nu == 1 and system.contents.body(0).mass == 2
     path.write_text(PLAIN.replace("</link>", "</lnk>"), encoding="utf-8")
     with pytest.raises(InputError, match="is not valid XML: mismatched tag"):
         read_robot(path)
@@ -472,7 +483,7 @@ def test_a_fault_of_what_is_drawn_stops_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.urdf"
     path.write_text(PLAIN.replace(INERTIAL, INERTIAL + mesh), encoding="utf-8")
     told = "left out: picture: link 'rod': visual scale must be 3 finite numbers, got '.001'"
-    assert told in read_robot(path).left_out
+    assert told in read_robot(path).contents.left_out
 
 
 POSED = """<mujoco model="posed"><worldbody><body name="torso" pos="0 0 1"><freejoint name="root"/>
@@ -496,17 +507,17 @@ def test_a_keyframe_is_where_it_begins(tmp_path: Path) -> None:
     mujoco.mj_resetDataKeyframe(model, data, 1)
     mujoco.mj_forward(model, data)
     system = system_from(f"{path}:keyframe=flying")
-    found = kinematics(system, *system.initial_state(0, 3))
+    found = kinematics(system, *system.contents.initial_state(0, 3))
     for k in range(3):
         twist = np.zeros(6)
         mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, k + 1, twist, 0)
         assert_close("position", found.position[k], data.xpos[k + 1], "imported")
         assert_close("angular velocity", found.angular_velocity[k], twist[:3], "imported")
         assert_close("velocity", found.velocity[k], twist[3:], "imported")
-    hinge = system.coordinates[-1]
+    hinge = system.contents.coordinates[-1]
     assert (hinge.name, hinge.kind, hinge.q, hinge.u, hinge.friction) == ("hinge", "hinge", 11, 9, 0.2)
     assert hinge.limits == pytest.approx(np.radians([-30, 60])) and hinge.actuators == ("motor",)
-    assert "left out: keyframe (to begin with one, FILE:keyframe=NAME): home" in system.left_out
+    assert "left out: keyframe (to begin with one, FILE:keyframe=NAME): home" in system.contents.left_out
     with pytest.raises(InputError, match="has no keyframe 'fly'; did you mean 'flying'"):
         read_robot(path, keyframe="fly")
     with pytest.raises(InputError, match="'hom' behind the name of a robot's file is none of `free`"):
@@ -523,7 +534,7 @@ def test_samples_beyond_limits_are_told(tmp_path: Path) -> None:
     stopped = simulate(read_robot(path), 1.0, every=0.01)
     assert np.asarray(stopped["q"]).max() < 1.0 and stopped.limits == ""
     system = system_from(f"{path}:limits=off")
-    assert "left out: limit of joint: hinge" in system.left_out
+    assert "left out: limit of joint: hinge" in system.contents.left_out
     kept = simulate(system, 1.0, every=0.01)
     angle = kept.q[:, 0] - 0.5
     worst = int(np.argmax(angle))
@@ -585,8 +596,8 @@ def test_actuators_are_those_of_mujoco(tmp_path: Path, how: str) -> None:
             found = dynamics.accelerations(data.qpos, data.qvel, t=t)
             assert_close("udot", found, data.qacc, "imported", scale=np.abs(data.qacc).max())
     off = read_robot(path, actuators="off")
-    assert "left out: actuator: motor, servo, speed, lift, general" in off.left_out
-    assert off.body(0).joint.stiffness == (3.0,) and system.body(0).joint.stiffness == (13.0,)
+    assert "left out: actuator: motor, servo, speed, lift, general" in off.contents.left_out
+    assert off.contents.body(0).joint.stiffness == (3.0,) and system.contents.body(0).joint.stiffness == (13.0,)
     with pytest.raises(InputError, match="controls: there is no actuator 'lifts'; did you mean 'lift'"):
         read_robot(path, controls={"lifts": 1.0})
     with pytest.raises(InputError, match="controls: 'lift' must be a finite number"):
@@ -631,9 +642,9 @@ def test_ranges_of_the_forces_of_actuators_are_those_of_mujoco(tmp_path: Path) -
         assert_close("udot", found, data.qacc, "imported", scale=np.abs(data.qacc).max())
         reached = model.actuator_forcerange == data.actuator_force[:, None]
         at_ends |= {tuple(place) for place in np.argwhere(reached).tolist()}
-    assert not [line for line in system.left_out if "range" in line] and len(at_ends) >= 7
+    assert not [line for line in system.contents.left_out if "range" in line] and len(at_ends) >= 7
     path.write_text(f"{text}<actuator>{weak}".replace("</actuator>", f"{BESIDE}</actuator></mujoco>"), encoding="utf-8")
-    told_of = [line for line in read_robot(path).left_out if "range" in line]
+    told_of = [line for line in read_robot(path).contents.left_out if "range" in line]
     assert told_of == ["left out: range of the force of actuator, beside another of its joint: second"]
 
 
@@ -652,7 +663,7 @@ def test_actuators_that_are_left_out_are_told(tmp_path: Path) -> None:
     sites = '<worldbody><site name="s"/><site name="t" pos="1 0 0"/>'
     text = ACTUATED.replace("<worldbody>", sites).replace("</actuator>", odd).replace('ctrl="0.1 -0.2 0.3 0.4 0.5"', "")
     path.write_text(text, encoding="utf-8")
-    assert set(read_robot(path).left_out) >= {
+    assert set(read_robot(path).contents.left_out) >= {
         "left out: actuator of no single hinge or slide, or fixed tendon: pulled",
         "left out: actuator with a state of its own: winds, flesh",
         "left out: actuator whose gain or bias is not linear: bends",
@@ -674,7 +685,7 @@ def test_weights_that_are_compensated(tmp_path: Path) -> None:
     model = mujoco.MjModel.from_xml_path(str(path))
     data = mujoco.MjData(model)
     system = read_robot(path)
-    assert not system.left_out or "gravity" not in " ".join(system.left_out)
+    assert not system.contents.left_out or "gravity" not in " ".join(system.contents.left_out)
     data.qpos[:], data.qvel[:] = (0.3, -0.2, 0.5, 0.1), (0.2, 0.1, -0.4, 0.3)
     mujoco.mj_forward(model, data)
     assert np.abs(data.qfrc_gravcomp).min() > 0.0
@@ -702,7 +713,7 @@ def test_stops_keep_joints_to_limits(tmp_path: Path) -> None:
     path.write_text(LIMITED, encoding="utf-8")
     model = mujoco.MjModel.from_xml_path(str(path))
     system = read_robot(path)
-    columns = system.columns(0, system.n_bodies)
+    columns = system.contents.columns(0, system.n_bodies)
     felt = model.dof_M0[:4]
     most = 0.95 * np.array([0.02, 0.05 * 0.7])
     assert_close("stiffness", columns.stop_stiffness[:4], felt * [*most**-2.0, 900.0, 0.0], "imported")
@@ -710,13 +721,15 @@ def test_stops_keep_joints_to_limits(tmp_path: Path) -> None:
     assert_close("lower", columns.lower[:3], model.jnt_range[:3, 0], "imported")
     assert_close("upper", columns.upper[:3], model.jnt_range[:3, 1], "imported")
     assert np.isinf(columns.upper[3:]).all() and not columns.stop_stiffness[3:].any()
-    assert system.left_out == ("left out: limit of joint of several axes: shoulder",)
+    assert system.contents.left_out == ("left out: limit of joint of several axes: shoulder",)
     written = tmp_path / "limited.toml"
     write_system(system, written)
-    assert np.array_equal(read_system(written).columns(0, system.n_bodies).stop_stiffness, columns.stop_stiffness)
+    assert np.array_equal(
+        read_system(written).contents.columns(0, system.n_bodies).stop_stiffness, columns.stop_stiffness
+    )
     off = read_robot(path, limits="off")
-    assert "left out: limit of joint: turn, slide, roll" in off.left_out
-    assert not off.columns(0, off.n_bodies).stop_stiffness.any()
+    assert "left out: limit of joint: turn, slide, roll" in off.contents.left_out
+    assert not off.contents.columns(0, off.n_bodies).stop_stiffness.any()
     with pytest.raises(InputError, match="unknown treatment of limits 'of'; choose one of: on, off"):
         read_robot(f"{path}:limits=of")
 
@@ -733,13 +746,13 @@ def test_limits_without_a_way_are_none(tmp_path: Path) -> None:
         limited = f'type="revolute"><limit {ends} effort="1" velocity="1"/>'
         path.write_text(PLAIN.replace('type="continuous">', limited), encoding="utf-8")
         system = read_robot(path)
-        assert not system.body(0).joint.stopped
-        assert all(text in " ".join(system.left_out) for text in told)
+        assert not system.contents.body(0).joint.stopped
+        assert all(text in " ".join(system.contents.left_out) for text in told)
     path.write_text(
         PLAIN.replace('type="continuous">', 'type="revolute"><limit lower="0.5" upper="1" effort="1" velocity="1"/>'),
         encoding="utf-8",
     )
-    assert "begins beyond its limits, to which stops push it back: hinge by 0.5" in read_robot(path).left_out
+    assert "begins beyond its limits, to which stops push it back: hinge by 0.5" in read_robot(path).contents.left_out
 
 
 @alone
@@ -753,10 +766,10 @@ def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
 
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
-    assert set(read_robot(zoo).left_out) == {
+    assert set(read_robot(zoo).contents.left_out) == {
         "left out: contacts: of 10 geoms",
     }
-    assert set(read_robot(arm).left_out) == {
+    assert set(read_robot(arm).contents.left_out) == {
         "left out: contacts: of 1 collision shapes",
         "left out: joint that carries no mass: wave",
     }
@@ -765,17 +778,20 @@ def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
 @alone
 def test_what_is_drawn_is_kept(zoo: Path, arm: Path, tmp_path: Path) -> None:
     system = read_robot(zoo)
-    (box,) = system.body(system.index_of("cart")).geometry
+    (box,) = system.contents.body(system.contents.index_of("cart")).geometry
     assert (box.kind, box.size, box.color) == ("box", (0.4, 0.2, 0.1), (1, 0, 0, 1))
-    capsule = system.body(system.index_of("hip")).geometry[0]
+    capsule = system.contents.body(system.contents.index_of("hip")).geometry[0]
     assert capsule.kind == "capsule" and capsule.size == pytest.approx((0.04, np.hypot(0.1, 0.4)))
-    cylinder, mesh = read_robot(arm).body(0).geometry
+    cylinder, mesh = read_robot(arm).contents.body(0).geometry
     assert (cylinder.size, cylinder.color, cylinder.position) == ((0.1, 0.4), (0, 0, 1, 1), (0, 0, 0.2))
     assert cylinder.rotation == pytest.approx((0.5**0.5, 0, 0.5**0.5, 0))
     assert mesh.size == (1, 2, 3) and mesh.file.endswith("/parts/none.stl")
     write_system(system, tmp_path / "zoo.toml")
     again = read_system(tmp_path / "zoo.toml")
-    assert list(again.bodies()) == list(system.bodies()) and again.loops == system.loops
+    assert (
+        list(again.contents.bodies()) == list(system.contents.bodies())
+        and again.contents.loops == system.contents.loops
+    )
 
 
 @alone
@@ -785,7 +801,7 @@ def test_a_mesh_is_found_in_a_package(tmp_path: Path) -> None:
     (folder / "a.stl").write_text("solid")
     text = URDF.replace("package://parts/none.stl", "package://parts/meshes/a.stl")
     (tmp_path / "parts" / "arm.urdf").write_text(text)
-    mesh = read_robot(tmp_path / "parts" / "arm.urdf").body(0).geometry[1]
+    mesh = read_robot(tmp_path / "parts" / "arm.urdf").contents.body(0).geometry[1]
     assert mesh.file == str(folder / "a.stl")
 
 
@@ -793,9 +809,9 @@ def test_rank_0_reads_for_all(comm: MPI.Comm, arm: Path) -> None:
     path = comm.bcast(str(arm))
     system = read_once(comm, path)
     if comm.size > 1:
-        assert list(system.bodies()) == list(system_from(path).bodies())
-        assert system.left_out == system_from(path).left_out
-        assert system.coordinates == system_from(path).coordinates
+        assert list(system.bodies()) == list(system_from(path).contents.bodies())
+        assert system.left_out == system_from(path).contents.left_out
+        assert system.coordinates == system_from(path).contents.coordinates
     else:
         assert system == path
 

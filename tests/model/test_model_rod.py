@@ -45,7 +45,7 @@ def bent(load: float, n: int) -> Array:
 
 def coordinates(system: System, angles: Array) -> Array:
     """Coordinates of a rod whose joints are bent by some angles about its axis."""
-    kind = system.body(0).joint.type
+    kind = system.contents.body(0).joint.type
     if kind == "revolute":
         return angles
     if kind == "universal":
@@ -84,7 +84,7 @@ def test_cantilever_under_its_weight(comm: MPI.Comm, joint: str, load: int, n: i
             end = positions[-1] + rotations[-1] @ (0, 0, 1 / n)
             assert_close("tip of the model", end, (*tip[:2], 0), "table", scale=1.0)
     if loads is not None:
-        rod = history_of(system, np.arange(n), loads.reshape(1, n, 6))
+        rod = history_of(system.contents, np.arange(n), loads.reshape(1, n, 6))
         weight = load * (1 - np.arange(n) / n)
         stiffness = np.full(n, float(n)) * np.where(np.arange(n), 1, 2)
         assert_close("places", rod.s, np.arange(n) / n, "rounding")
@@ -137,7 +137,7 @@ def test_damping_ratio() -> None:
     n, ratio = 16, 0.03
     system = cantilever(n, 1, "revolute", damping_ratio=ratio)
     system.gravity = (0, 0, 0)
-    c = system.columns()
+    c = system.contents.columns()
     with closing(Dynamics(system)) as dynamics:
         inverse = np.linalg.inv(dynamics.inertia_matrix(np.zeros(n)))
     whole = np.block([[np.zeros((n, n)), np.eye(n)], [-inverse * c.stiffness, -inverse * c.damping]])
@@ -164,7 +164,7 @@ def test_a_file_holds_rods() -> None:
     made = System("system")
     made.add_rod(name="whip", count=7, length=2, EI=(1, 2), mass_per_length=0.1, clamped=True)
     assert system_text(system) == system_text(made) == system_text(system_from_text(system_text(system), "again"))
-    assert list(rods_of(system)) == ["whip"]
+    assert list(rods_of(system.contents)) == ["whip"]
     with pytest.raises(InputError, match=r"model.toml:1: \[\[rod\]\] 1 'whip': EI is missing"):
         system_from_text(f'[[rod]]\nname = "whip"\n{keys.replace("EI", "#")}', "model.toml")
 

@@ -60,8 +60,8 @@ def test_bodies_come_in_any_order(text: str, names: str | None, parents: list[in
             system_from_text(text, "model.toml")
         return
     system = system_from_text(text, "model.toml")
-    assert [system.name_of(k) for k in range(system.n_bodies)] == names.split()
-    assert system.parents().tolist() == parents
+    assert [system.contents.name_of(k) for k in range(system.n_bodies)] == names.split()
+    assert system.contents.parents().tolist() == parents
 
 
 PENDULUM = """
@@ -90,11 +90,11 @@ def test_parameters_and_expressions(tmp_path: Path) -> None:
     path.write_text(PENDULUM)
     system = read_system(path)
     assert system.n_bodies == 2 and system.gravity == (-9.81 * math.sin(0.1), -9.81 * math.cos(0.1), 0)
-    link = system.body(1)
+    link = system.contents.body(1)
     assert (link.mass, link.center_of_mass, link.joint.position) == (1.0, (0, -0.25, 0), (0, -0.5, 0))
     assert link.inertia[0] == 0.25 / 12 and link.joint.q == (math.pi / 4, -math.pi / 4)
     longer = read_system(path, {"length": 2, "links": 3})
-    assert longer.n_bodies == 3 and longer.body(0).mass == 4 and longer.body(0).inertia[0] == 16 / 12
+    assert longer.n_bodies == 3 and longer.contents.body(0).mass == 4 and longer.contents.body(0).inertia[0] == 16 / 12
     assert system_text(system_from(f"{path}:length=2:links=3")) == system_text(longer)
     with pytest.raises(InputError, match=r"pendulum.toml: has no parameter 'lenght'; did you mean 'length'\?"):
         system_from(f"{path}:lenght=2")
@@ -205,7 +205,7 @@ cut = "b"
 
 def test_units_are_converted() -> None:
     system = system_from_text(IN_OTHER_UNITS + MEASURED, "model.toml")
-    a, b, c, d = (system.body(k) for k in range(4))
+    a, b, c, d = (system.contents.body(k) for k in range(4))
     close = pytest.approx
     degree, meter, speed = math.pi / 180, 1e-3, 1.0  # 1 mm/ms is 1 m/s
     assert system.gravity == close((0, 0, 1e3))
@@ -223,17 +223,17 @@ def test_units_are_converted() -> None:
     assert b.joint.torque == close((1, 1e3))
     assert c.joint.motion == ((0, 0), close((1e-3, math.pi / 2)), close((2e-3, math.pi)))
     assert d.joint.pitch == close(meter / degree) and d.joint.stiffness == close((1 / degree,))
-    spring = system.springs["s"]
+    spring = system.contents.springs["s"]
     assert (spring.stiffness, spring.damping, spring.rest) == close((1e6, 1e3, 1e-3))
     assert spring.positions == (close((1e-3, 0, 0)), close((0, 2e-3, 0)))
-    assert system.events[0].time == close(3e-3)
-    line = system.body(4)  # 0.5 mm of 1 g/mm^3 and 1 mm across
-    assert line.mass == close(0.5e-3 * 1e6 * math.pi / 4 * 1e-6) and system.body(5).joint.position == close(
+    assert system.contents.events[0].time == close(3e-3)
+    line = system.contents.body(4)  # 0.5 mm of 1 g/mm^3 and 1 mm across
+    assert line.mass == close(0.5e-3 * 1e6 * math.pi / 4 * 1e-6) and system.contents.body(5).joint.position == close(
         (0, 0, 5e-4)
     )
     second = math.pi / 64 * 1e-12
-    assert system.body(5).joint.stiffness == close([1e9 * second / 5e-4] * 2)
-    assert system.body(5).joint.rest == close((0, 1e3 * 5e-4), abs=1e-12)
+    assert system.contents.body(5).joint.stiffness == close([1e9 * second / 5e-4] * 2)
+    assert system.contents.body(5).joint.rest == close((0, 1e3 * 5e-4), abs=1e-12)
 
 
 def test_every_key_of_numbers_has_a_unit() -> None:
@@ -264,8 +264,8 @@ def test_files_include_others(tmp_path: Path) -> None:
     (tmp_path / "robot.toml").write_text(text + hand)
     system = read_system(tmp_path / "robot.toml")
     assert (system.name, system.gravity) == ("both", (0, 0, 1e-3))
-    assert [b.center_of_mass[0] for b in system.bodies()] == [2e-3, 2.0]
-    assert read_system(tmp_path / "robot.toml", {"length": 4}).body(1).center_of_mass[0] == 1.0
+    assert [b.center_of_mass[0] for b in system.contents.bodies()] == [2e-3, 2.0]
+    assert read_system(tmp_path / "robot.toml", {"length": 4}).contents.body(1).center_of_mass[0] == 1.0
 
     (tmp_path / "parts/arm.toml").write_text(arm + body("arm", more="mas = 1\n"))
     with pytest.raises(InputError, match=r"parts/arm\.toml:8: \[\[body\]\] 1 'arm': unknown key 'mas'"):
@@ -322,7 +322,7 @@ def test_the_schema_knows_what_files_may_say() -> None:
 def test_the_page_on_texts_is_right() -> None:
     page = PAGES / "howto/model-text.md"
     chain = system_from_text(block(page, "Parameters and expressions"), "chain.toml")
-    assert chain.n_bodies == 10 and chain.body(3).mass == 1.35
+    assert chain.n_bodies == 10 and chain.contents.body(3).mass == 1.35
     units = Model(**tomllib.loads(block(page, "Units"))).units
     assert units == BaseUnits(length="mm", angle="deg", mass="g")
     for line, key in zip(block(page, "Units").splitlines()[1:], BaseUnits.model_fields, strict=True):
@@ -341,9 +341,9 @@ def test_equal_tables_within_tables_are_read_once() -> None:
     """What serves several bodies says the same for each, and is written for each."""
     text = body("a") + body("b") + body("c").replace("'revolute'", "'revolute', q = 1") + body("d")
     system = system_from_text(text, "model.toml")
-    a, b, c, d = (each.joint for each in system.bodies())
+    a, b, c, d = (each.joint for each in system.contents.bodies())
     assert a is b is d and c.q == (1.0,) and a.q == (0.0,)
-    assert list(system_from_text(system_text(system), "model.toml").bodies()) == list(system.bodies())
+    assert list(system_from_text(system_text(system), "model.toml").contents.bodies()) == list(system.contents.bodies())
 
 
 def test_long_texts_take_little_longer_than_python_takes_to_parse_them() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
+from mpimbs.model.summary import validate
 from mpimbs.model.text.parameter_table import read_table, table_of
 from mpimbs.model.variants import variants
 
@@ -35,9 +36,9 @@ def test_rows_of_a_file(tmp_path: Path) -> None:
     assert table.names == ("thin", "thick") and table.lines == (4, 5) and table.head == 2
     system = sprung()
     made = variants(system, table)
-    before = system.columns()
+    before = system.contents.columns()
     for k, other in enumerate(made):
-        other.validate()
+        validate(other)
         columns = other.columns()
         assert columns.mass.tolist() == [before.mass[0], 2.5 + k, *before.mass[2:]]
         assert columns.damping.reshape(-1, 3)[:, 1].tolist() == [0.1 + 0.1 * k] * 4
@@ -45,7 +46,7 @@ def test_rows_of_a_file(tmp_path: Path) -> None:
         assert other.gravity[1] == (-1.6, -9.8)[k] and other.springs["s"].stiffness == 7 + k
         assert other.given == {"wind": 0.5 + 0.1 * k} and other.name_of(2) == "link3"
         assert len(columns.wrenches) == 1
-    assert system.columns().mass[1] == before.mass[1] and not system.given  # which stays as it was
+    assert system.contents.columns().mass[1] == before.mass[1] and not system.contents.given  # which stays as it was
 
 
 def test_rows_of_arrays(tmp_path: Path) -> None:
@@ -60,11 +61,11 @@ def test_a_position_of_shifted_bodies_and_a_torque() -> None:
     system.set_torque("chest2", (1.0, 2.0, 3.0))
     table = table_of({"pelvis3.position[0]": [5.0], "chest2.torque[1]": [9.0]})
     (made,) = variants(system, table)
-    k, chest = system.index_of("pelvis3"), system.index_of("chest2")
-    assert made.columns().position[k].tolist() == [5.0, *system.columns().position[k][1:]]
+    k, chest = system.contents.index_of("pelvis3"), system.contents.index_of("chest2")
+    assert made.columns().position[k].tolist() == [5.0, *system.contents.columns().position[k][1:]]
     rest = np.arange(system.n_bodies) != k
-    assert np.array_equal(made.columns().position[rest], system.columns().position[rest])
-    offset = system.offsets()[1][chest]
+    assert np.array_equal(made.columns().position[rest], system.contents.columns().position[rest])
+    offset = system.contents.offsets()[1][chest]
     assert made.columns().torque[offset : offset + 3].tolist() == [1.0, 9.0, 3.0]
 
 

@@ -54,7 +54,7 @@ def test_a_torque_and_a_wrench_over_time(tmp_path: Path) -> None:
     assert np.array_equal(ours[0].q, ours[1].q)
     assert_close("q", ours[0].q, ours[2].q, "exact", comm=MPI.COMM_SELF)
     for system in (rows, in_units):
-        torque, (wrench,) = system.body(1).joint.torque, system.body(2).wrench
+        torque, (wrench,) = system.contents.body(1).joint.torque, system.contents.body(2).wrench
         for t in TIMES.tolist():
             assert torque(t) == pytest.approx(linear(t), abs=1e-13)
             assert wrench.force(t) == pytest.approx((0.0, 1 + np.clip(t, 0, 1), 3 * np.clip(t, 0, 1)), abs=1e-13)

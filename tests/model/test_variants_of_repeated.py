@@ -5,6 +5,7 @@ import pytest
 
 from mpimbs.files.rods import rods_of
 from mpimbs.model import Body, System, system_from_text, system_text
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.parameter_table import read_table
 from mpimbs.model.variants import variants
 
@@ -26,7 +27,7 @@ def crowd() -> System:
     return system
 
 
-def changed(system: System, tmp_path, **columns: float) -> System:
+def changed(system: System, tmp_path, **columns: float) -> Contents:
     file = tmp_path / "table.csv"
     names = [name.replace("__", ".") for name in columns]
     file.write_text(f"{','.join(names)}\n{','.join(map(str, columns.values()))}\n")
@@ -52,7 +53,7 @@ def test_few_templates_and_other_numbers_as_asked(tmp_path, columns, templates, 
     assert rods_of(other).keys() == {"cable"}
     again = system_from_text(system_text(other), "text")
     for k in range(system.n_bodies):
-        before, after = system.body(k), other.body(k)
+        before, after = system.contents.body(k), other.body(k)
         expected = {**before.model_dump(), "parent": before.parent}
         for column, value in columns.items():
             name, _, key = column.partition("__")
@@ -66,6 +67,8 @@ def test_few_templates_and_other_numbers_as_asked(tmp_path, columns, templates, 
                     values[int(part[:-1]) if part else 0] = value
                     joint[key] = tuple(values)
         assert after.model_dump() == expected
-        assert again.body(again.index_of(before.name)).mass == after.mass
-    np.testing.assert_array_equal(other.parents(), system.parents())
-    assert all(system.body(k).mass == crowd().body(k).mass for k in range(system.n_bodies))  # the first is as it was
+        assert again.contents.body(again.contents.index_of(before.name)).mass == after.mass
+    np.testing.assert_array_equal(other.parents(), system.contents.parents())
+    assert all(
+        system.contents.body(k).mass == crowd().contents.body(k).mass for k in range(system.n_bodies)
+    )  # the first is as it was

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
 from mpimbs.model import JOINT_TYPES, Columns, Spring, System
+from mpimbs.model.contents import Contents
 from mpimbs.model.over_time import OverTime
+from mpimbs.model.system import contents_of
 
 Array = NDArray[np.floating]
 REAL = np.longdouble
@@ -211,11 +213,11 @@ def servos(c: Columns, q: Array, u: Array, t: float = 0.0) -> Array:
     return total
 
 
-def tendons(system: System, q: Array, u: Array, t: float = 0.0) -> Array:
+def tendons(system: System | Contents, q: Array, u: Array, t: float = 0.0) -> Array:
     """Forces of tendons over joints [nu]."""
-    total, (of_q, of_u) = np.zeros(system.nu, REAL), system.offsets()
-    for tendon in system.loads.tendons.values():
-        bodies = map(system.index_of, tendon.joints)
+    total, (of_q, of_u) = np.zeros(system.nu, REAL), contents_of(system).offsets()
+    for tendon in contents_of(system).loads.tendons.values():
+        bodies = map(contents_of(system).index_of, tendon.joints)
         over = [(of_q[k], of_u[k], ratio) for k, ratio in zip(bodies, tendon.ratios, strict=True)]
         length, rate = sum(c * q[i] for i, _, c in over), sum(c * u[d] for _, d, c in over)
         force = np.ravel(at_time(tendon.force, t))[0] if callable(tendon.force) else tendon.force
@@ -273,16 +275,16 @@ class Fluid:
 class Snapshot:
     """A system in one state: its columns, the motion of every joint and body, and the equations of motion."""
 
-    def __init__(self, system: System, q: Array, u: Array) -> None:
-        if len(system.loops):
+    def __init__(self, system: System | Contents, q: Array, u: Array) -> None:
+        if len(contents_of(system).loops):
             raise ValueError("the dense oracle has no loops")
         self.gravity = np.asarray(system.gravity, dtype=REAL)
         self.springs = [
-            (spring, [-1 if name == "world" else system.index_of(name) for name in spring.bodies])
-            for spring in system.springs.values()
+            (spring, [-1 if name == "world" else contents_of(system).index_of(name) for name in spring.bodies])
+            for spring in contents_of(system).springs.values()
         ]
         self.system = system
-        self.columns = c = widened(system.columns())
+        self.columns = c = widened(contents_of(system).columns())
         self.q, self.u = np.asarray(q, dtype=REAL), np.asarray(u, dtype=REAL)
         if self.q.shape != (c.q_offset[-1],) or self.u.shape != (c.u_offset[-1],):
             raise ValueError(f"q {self.q.shape} and u {self.u.shape} do not fit the model")
@@ -482,13 +484,15 @@ def at_time(value: object, t: float) -> Array:
     return np.asarray(value(t) if callable(value) else value, dtype=float)
 
 
-def dense_accelerations(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Array:
+def dense_accelerations(
+    system: System | Contents, q: Array, u: Array, tau: Array | None = None, t: float = 0.0
+) -> Array:
     """Generalized accelerations [nu] in the model's order; `tau` [nu] adds to the joints' own forces."""
     return Snapshot(system, q, u).solve(tau, t)[0]
 
 
 def joint_wrenches(
-    system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0, frame: str = "world"
+    system: System | Contents, q: Array, u: Array, tau: Array | None = None, t: float = 0.0, frame: str = "world"
 ) -> Array:
     """Wrench of each joint on its body (moment about the body's origin, force), active part included; [n, 6].
 
@@ -501,13 +505,13 @@ def joint_wrenches(
     return wrenches.reshape(-1, 6).astype(float)
 
 
-def kinematics(system: System, q: Array, u: Array) -> Kinematics:
+def kinematics(system: System | Contents, q: Array, u: Array) -> Kinematics:
     """Poses and velocities of every body in the world frame."""
     motion = Snapshot(system, q, u).kinematics
     return Kinematics(*(values.astype(float) for values in vars(motion).values()))
 
 
-def energy(system: System, q: Array, u: Array) -> tuple[float, float]:
+def energy(system: System | Contents, q: Array, u: Array) -> tuple[float, float]:
     """Kinetic and potential energy (gravity, zero at the world's origin, and springs), J."""
     state = Snapshot(system, q, u)
     c, m = state.columns, state.kinematics
@@ -519,7 +523,7 @@ def energy(system: System, q: Array, u: Array) -> tuple[float, float]:
     return float(kinetic), float(potential)
 
 
-def momentum(system: System, q: Array, u: Array) -> tuple[Array, Array]:
+def momentum(system: System | Contents, q: Array, u: Array) -> tuple[Array, Array]:
     """Linear momentum [3] and angular momentum about the world's origin [3]."""
     state = Snapshot(system, q, u)
     m = state.kinematics
@@ -532,14 +536,14 @@ def momentum(system: System, q: Array, u: Array) -> tuple[Array, Array]:
     return linear.astype(float), angular.astype(float)
 
 
-def coordinate_rates(system: System, q: Array, u: Array) -> Array:
+def coordinate_rates(system: System | Contents, q: Array, u: Array) -> Array:
     """Time derivative of q; [nq]."""
     return np.concatenate([joint.q_rate for joint in Snapshot(system, q, u).joints]).astype(float)
 
 
-def mass_matrix(system: System, q: Array) -> Array:
+def mass_matrix(system: System | Contents, q: Array) -> Array:
     """Joint-space inertia matrix [nu, nu] from the bodies' velocities under unit speeds, and the rotors of the axes."""
-    c = system.columns()
+    c = contents_of(system).columns()
     if not (nu := int(c.u_offset[-1])):
         return np.zeros((0, 0))
     states = [Snapshot(system, q, unit) for unit in np.eye(nu)]
@@ -557,6 +561,6 @@ def mass_matrix(system: System, q: Array) -> Array:
     return matrix.astype(float)
 
 
-def inverse_dynamics(system: System, q: Array, u: Array, udot: Array, t: float = 0.0) -> Array:
+def inverse_dynamics(system: System | Contents, q: Array, u: Array, udot: Array, t: float = 0.0) -> Array:
     """The extra `tau` [nu] under which dense_accelerations gives `udot`: M (udot - udot at tau = 0)."""
     return mass_matrix(system, q) @ (np.asarray(udot) - dense_accelerations(system, q, u, t=t))

@@ -21,6 +21,8 @@ from scipy.interpolate import CubicSpline
 from scipy.sparse.linalg import splu
 
 from mpimbs.model import Gear, System
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from oracles.dense import O3, ONE, REAL, Array, Snapshot, cross_matrix, generalized_forces
 from oracles.loops import Closure, closures, opened
 
@@ -90,7 +92,7 @@ class Descriptor:
     Joints that follow given motions have the coordinates, speeds and accelerations of their splines at time `t`.
     """
 
-    def __init__(self, system: System, q: Array, u: Array, t: float = 0.0) -> None:
+    def __init__(self, system: System | Contents, q: Array, u: Array, t: float = 0.0) -> None:
         self.system, self.t = system, t
         self.q, self.u, self.given, self.held = (np.array(values) for values in followed(system, q, u, t))
         self.q, self.u = self.q.astype(REAL), self.u.astype(REAL)
@@ -100,10 +102,14 @@ class Descriptor:
         """Find where all is and how it moves, after a change of q or u."""
         self.state = Snapshot(opened(self.system), self.q, self.u)
         joints = opened(self.system)
-        bodies, held = zip(*self.system.loops.joints, strict=True) if self.system.loops.joints else ((), ())
-        joints.loops = self.system.loops.holding(held, bodies)
+        bodies, held = (
+            zip(*contents_of(self.system).loops.joints, strict=True)
+            if contents_of(self.system).loops.joints
+            else ((), ())
+        )
+        joints.loops = contents_of(self.system).loops.holding(held, bodies)
         self.loops = list(zip(joints.loops, joints.loops.bodies, closures(joints, self.state, True), strict=True))
-        self.gears = [loop for loop in self.system.loops if isinstance(loop, Gear)]
+        self.gears = [loop for loop in contents_of(self.system).loops if isinstance(loop, Gear)]
 
     @property
     def n(self) -> int:
@@ -180,7 +186,7 @@ class Descriptor:
                     entries.add(6 * body, row, -carried.T)
         for row, gear in enumerate(self.gears, self.first_gear):
             for name, share in ((gear.joint, 1.0), (gear.of, -gear.ratio)):
-                speed = int(c.u_offset[self.system.index_of(name)])
+                speed = int(c.u_offset[contents_of(self.system).index_of(name)])
                 entries.add(row, 12 * n + speed, np.array(share))
                 if not self.held[speed]:
                     entries.add(12 * n + speed, row, np.array(-share))
@@ -339,12 +345,12 @@ class Descriptor:
         return found, margin
 
 
-def followed(system: System, q: Array, u: Array, t: float) -> tuple[Array, Array, Array, Array]:
+def followed(system: System | Contents, q: Array, u: Array, t: float) -> tuple[Array, Array, Array, Array]:
     """Coordinates and speeds with those of joints that follow given motions; the accelerations of these [nu], 0 of
     others; and which speeds these are."""
     q, u = np.array(q), np.array(u)
-    udot, held, (at_q, at_u) = np.zeros(len(u)), np.zeros(len(u), bool), system.offsets()
-    for k, rows in system.columns().motions:
+    udot, held, (at_q, at_u) = np.zeros(len(u)), np.zeros(len(u), bool), contents_of(system).offsets()
+    for k, rows in contents_of(system).columns().motions:
         own = slice(*at_u[k : k + 2])
         q[slice(*at_q[k : k + 2])], u[own], udot[own] = on_spline(rows, t)
         held[own] = True

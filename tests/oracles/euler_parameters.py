@@ -8,15 +8,17 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from mpimbs.model import System
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from oracles.dense import Array, Snapshot, cross_matrix
 from oracles.loops import opened
 
 
-def _hinges(system: System, at: Snapshot) -> list[tuple[int, int, Array, Array]]:
+def _hinges(system: System | Contents, at: Snapshot) -> list[tuple[int, int, Array, Array]]:
     """Of each joint: its two bodies, -1 the world; its place and its axis, in the world."""
     c, k = at.columns, at.kinematics
     found = [(int(c.parent[b]), b, k.origin[b], at.joint_frame[b] @ c.axis[b]) for b in range(at.n)]
-    for loop, (a, b) in zip(system.loops, system.loops.ends.tolist(), strict=True):
+    for loop, (a, b) in zip(contents_of(system).loops, system.contents.loops.ends.tolist(), strict=True):
         to_body = Rotation.from_quat(np.roll(loop.rotations[1], -1)).as_matrix()
         origin, rotation = (k.origin[b], k.rotation[b]) if b >= 0 else (np.zeros(3), np.eye(3))
         place = origin + rotation @ np.array(loop.positions[1])
@@ -24,12 +26,14 @@ def _hinges(system: System, at: Snapshot) -> list[tuple[int, int, Array, Array]]
     return found
 
 
-def iterate(system: System, q: Array, u: Array, tau: Array, penalty: float, count: int) -> tuple[Array, Array]:
+def iterate(
+    system: System | Contents, q: Array, u: Array, tau: Array, penalty: float, count: int
+) -> tuple[Array, Array]:
     """Accelerations of the joints [nu] after so many iterations, and how much the norms of Euler parameters change."""
     at = Snapshot(opened(system), q, u)
     k, n, c = at.kinematics, at.n, at.columns
     rotation, omega = k.rotation.astype(float), k.omega.astype(float)
-    bodies = system.bodies()
+    bodies = contents_of(system).bodies()
     masses, tensors, about_origin = np.zeros(n), np.zeros((n, 3, 3)), np.zeros(n)
     parameters, rates = np.zeros((n, 4)), np.zeros((n, 4))
     left = np.zeros((n, 3, 4))

@@ -19,6 +19,8 @@ import numpy as np
 
 from mpimbs.model import Loop, System, joint_type
 from mpimbs.model.between import SystemLoops
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from oracles.dense import (
     FORMULAS,
     O3,
@@ -39,9 +41,9 @@ PI = 4 * np.arctan(REAL(1))
 DEPENDENT = 1e-9  # singular values, of the largest, of combinations of constraints that say nothing new
 
 
-def opened(system: System) -> System:
+def opened(system: System | Contents) -> Contents:
     """The same system without its loops."""
-    tree = copy.copy(system)
+    tree = copy.copy(contents_of(system))
     tree.loops = SystemLoops()
     return tree
 
@@ -191,13 +193,13 @@ def carriers(state: Snapshot, basis: Array | None = None) -> list[Carrier]:
     return found
 
 
-def closures(system: System, state: Snapshot, moving: bool = False) -> list[Closure]:
+def closures(system: System | Contents, state: Snapshot, moving: bool = False) -> list[Closure]:
     """The loops of a system in a state; `moving`: velocities per column are those of the state alone, in one column."""
     bodies = carriers(state, state.u[:, None] if moving else None)
     speeds_of_columns = np.ones(1, REAL) if moving else state.u
     found = []
-    for loop in system.loops:
-        pair = [bodies[-1 if name == "world" else system.index_of(name)] for name in loop.bodies]
+    for loop in contents_of(system).loops:
+        pair = [bodies[-1 if name == "world" else contents_of(system).index_of(name)] for name in loop.bodies]
         first, second = pair
         (frame, start), (turned, origin) = (
             (body.rotation @ rotation_of(np.array(r, REAL)), body.origin + body.rotation @ np.array(p, REAL))
@@ -266,20 +268,20 @@ def with_multipliers(inertia: Array, rows: Array, forces: Array, right: Array) -
     return (solution[:nu] / scale).astype(float), solution[nu:]
 
 
-def loop_sizes(system: System, state: Snapshot, loops: list[Closure]) -> Array:
+def loop_sizes(system: System | Contents, state: Snapshot, loops: list[Closure]) -> Array:
     """Of each loop, the largest distance of a joint that moves its ends apart from the one that closes it [loops]."""
     parents, found = [int(parent) for parent in state.columns.parent], []
 
     def inboard(name: str) -> set[int]:
-        body, on_way = -1 if name == "world" else system.index_of(name), set()
+        body, on_way = -1 if name == "world" else contents_of(system).index_of(name), set()
         while body >= 0:
             on_way.add(body)
             body = parents[body]
         return on_way
 
-    for loop, closure in zip(system.loops, loops, strict=True):
+    for loop, closure in zip(contents_of(system).loops, loops, strict=True):
         a, b = (inboard(name) for name in loop.bodies)
-        around = [k for k in a ^ b if system.body(k).joint.type != "fixed"]
+        around = [k for k in a ^ b if contents_of(system).body(k).joint.type != "fixed"]
         far = (float(np.linalg.norm(state.kinematics.origin[k] - closure.origin)) for k in around)
         found.append(max(far, default=0.0) or 1.0)
     return np.array(found)
@@ -292,7 +294,7 @@ def measured_by(size: float, constrained: Array) -> Array:
     return constrained @ np.linalg.inv(upper)  # in the widest type
 
 
-def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Closed:
+def closed(system: System | Contents, q: Array, u: Array, tau: Array | None = None, t: float = 0.0) -> Closed:
     """Accelerations and loads of a system whose loops are closed in a state whose velocities they allow."""
     state = Snapshot(opened(system), q, u)
     loops, inertia = closures(system, state), joint_inertia(state, carriers(state))
@@ -302,7 +304,7 @@ def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: floa
     jacobian = np.vstack([np.zeros((0, len(state.u)), REAL), *(loop.rows() for loop in loops)])
     right = np.concatenate([np.zeros(0, REAL), *(loop.right_side() for loop in loops)])
     combined, gap = independent(jacobian)
-    active = [closure.active_load(loop, t) for loop, closure in zip(system.loops, loops, strict=True)]
+    active = [closure.active_load(loop, t) for loop, closure in zip(contents_of(system).loops, loops, strict=True)]
     pushed = np.zeros(len(state.u)) if tau is None else np.array(tau, REAL)
     for closure, load in zip(loops, active, strict=True):
         pushed = pushed + closure.relative().T @ load
@@ -319,7 +321,7 @@ def closed(system: System, q: Array, u: Array, tau: Array | None = None, t: floa
     return Closed(udot, loads.reshape(-1, 6), plain.astype(float), combined.shape[1], gap, residual)
 
 
-def allowed_speeds(system: System, q: Array, u: Array) -> Array:
+def allowed_speeds(system: System | Contents, q: Array, u: Array) -> Array:
     """The speeds [nu] nearest to given ones, by the inertia matrix, that the loops of a system allow."""
     state = Snapshot(opened(system), q, np.asarray(u, float))
     inertia = joint_inertia(state, carriers(state))
@@ -328,11 +330,11 @@ def allowed_speeds(system: System, q: Array, u: Array) -> Array:
     return with_multipliers(inertia, combined.T @ jacobian, inertia @ state.u, np.zeros(combined.shape[1]))[0]
 
 
-def position_violation(system: System, q: Array) -> Array:
+def position_violation(system: System | Contents, q: Array) -> Array:
     """How far the joint of each loop is from the nearest place that its type allows [loops]: norm over m and rad."""
     state = Snapshot(opened(system), q, np.zeros(system.nu))
     found = []
-    for loop, closure in zip(system.loops, closures(system, state), strict=True):
+    for loop, closure in zip(contents_of(system).loops, closures(system, state), strict=True):
         first, second = closure.bodies
         turned = second.rotation @ rotation_of(np.array(loop.rotations[1], REAL))
         start = first.origin + first.rotation @ np.array(loop.positions[0], REAL)

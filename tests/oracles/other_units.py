@@ -60,7 +60,7 @@ class OtherUnits(NamedTuple):
 
 def kinds(system: System) -> list[Any]:
     """The types of all joints of the tree."""
-    return [JOINT_TYPES[number] for number in system.joint_types()]
+    return [JOINT_TYPES[number] for number in system.contents.joint_types()]
 
 
 def scaled(table: CheckedTable, units: OtherUnits) -> dict[str, Any]:
@@ -99,23 +99,24 @@ def in_units(system: System, units: OtherUnits) -> System:
     """The system with all numbers in other units."""
     gravity = [value * units.factor("m/s^2") for value in system.gravity]
     made = System(system.name, tuple(gravity))
-    for body in system.bodies():
+    for body in system.contents.bodies():
         made.add(Body(**scaled(body, units)))
-    for loop in system.loops:
+    for loop in system.contents.loops:
         if isinstance(loop, Gear):
             fields = {key: getattr(loop, key) for key in loop.model_fields_set}
             of_second, of_first = (
-                units.factor(made.body(made.index_of(name)).joint.kind.q_units[0]) for name in (loop.joint, loop.of)
+                units.factor(made.contents.body(made.contents.index_of(name)).joint.kind.q_units[0])
+                for name in (loop.joint, loop.of)
             )
             fields["ratio"] = loop.ratio * of_second / of_first
             fields["offset"] = loop.offset * of_second
             made.add_gear(Gear(**fields))
         else:
             made.add_loop(Loop(**scaled(loop, units)))
-    for spring in system.springs.values():
+    for spring in system.contents.springs.values():
         made.add_spring(Spring(**scaled(spring, units)))
-    for tendon in system.loads.tendons.values():  # over joints of one kind
-        unit = made.body(made.index_of(tendon.joints[0])).joint.kind.q_units[0]
+    for tendon in system.contents.loads.tendons.values():  # over joints of one kind
+        unit = made.contents.body(made.contents.index_of(tendon.joints[0])).joint.kind.q_units[0]
         force, each = ("N m", "N m/rad") if unit == "rad" else ("N", "N/m")
         kinds_of = {"stiffness": each, "damping": each.replace("N m/", "N m s/").replace("N/", "N s/"), "rest": unit}
         kinds_of |= dict.fromkeys(("force", "least", "most"), force)
@@ -139,7 +140,7 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
     def turn(rotation: Any) -> tuple[float, ...]:
         return tuple(quaternion_product(quaternion_of(turned), np.array(rotation, float)).astype(float).tolist())
 
-    for body in system.bodies():
+    for body in system.contents.bodies():
         update: dict[str, Any] = {}
         if body.parent == "world":
             there = {"position": put(body.joint.position), "rotation": turn(body.joint.rotation)}
@@ -151,7 +152,7 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
             for wrench in body.wrench
         ]
         made.add(body.model_copy(update=update | ({"wrench": tuple(wrenches)} if wrenches else {})))
-    for loop in system.loops:
+    for loop in system.contents.loops:
         if isinstance(loop, Gear):
             made.add_gear(loop)
             continue
@@ -159,10 +160,10 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
         positions = [put(p) if world else p for p, world in zip(loop.positions, at_world, strict=True)]
         rotations = [turn(r) if world else r for r, world in zip(loop.rotations, at_world, strict=True)]
         made.add_loop(loop.model_copy(update={"positions": tuple(positions), "rotations": tuple(rotations)}))
-    for spring in system.springs.values():
+    for spring in system.contents.springs.values():
         positions = [put(p) if name == "world" else p for p, name in zip(spring.positions, spring.bodies, strict=True)]
         made.add_spring(spring.model_copy(update={"positions": tuple(positions)}))
-    return with_tendons(made, system.loads.tendons.values())
+    return with_tendons(made, system.contents.loads.tendons.values())
 
 
 def with_tendons(made: System, tendons: Iterable[Tendon]) -> System:
@@ -178,7 +179,7 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
     Halves are fixed to one another: what hangs on a body hangs on the second, what holds it holds the first.
     """
     made, second = System(system.name, system.gravity), {}
-    for body in system.bodies():
+    for body in system.contents.bodies():
         parent = second.get(body.parent, body.parent)
         if parent != body.parent:
             at = {"position": tuple(np.subtract(body.joint.position, HALF).tolist())}
@@ -192,7 +193,7 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
         center = tuple(np.subtract(body.center_of_mass, HALF).tolist())
         joint = Joint(type="fixed", position=HALF)
         made.add(name=second[body.name], parent=body.name, center_of_mass=center, joint=joint, **half)
-    for loop in system.loops:
+    for loop in system.contents.loops:
         if isinstance(loop, Gear):
             made.add_gear(loop)
         elif swapped and loop.type in SYMMETRIC and not loop.acts:
@@ -200,14 +201,14 @@ def described_otherwise(system: System, swapped: bool, halved: bool) -> System:
             made.add_loop(loop.model_copy(update={name: tuple(reversed(getattr(loop, name))) for name in names}))
         else:
             made.add_loop(loop)
-    for spring in system.springs.values():
+    for spring in system.contents.springs.values():
         made.add_spring(spring)
-    return with_tendons(made, system.loads.tendons.values())
+    return with_tendons(made, system.contents.loads.tendons.values())
 
 
 def in_another_order(system: System, draw: np.random.Generator) -> tuple[System, Array, Array]:
     """The system with its bodies, loops and springs listed otherwise, and where its numbers stood: of q, and of u."""
-    bodies, at = list(system.bodies()), system.offsets()
+    bodies, at = list(system.contents.bodies()), system.contents.offsets()
     waiting, order = [k for k, body in enumerate(bodies) if body.parent == "world"], list[int]()
     while waiting:
         order.append(waiting.pop(int(draw.integers(len(waiting)))))
@@ -215,11 +216,13 @@ def in_another_order(system: System, draw: np.random.Generator) -> tuple[System,
     made = System(system.name, system.gravity)
     for k in order:
         made.add(bodies[k])
-    for loop in draw.permutation(np.array([*system.loops, None], object)[:-1]):
+    for loop in draw.permutation(np.array([*system.contents.loops, None], object)[:-1]):
         made.add_gear(loop) if isinstance(loop, Gear) else made.add_loop(loop)
-    for name in draw.permutation(sorted(system.springs)):
-        made.add_spring(system.springs[name])
-    with_tendons(made, [system.loads.tendons[name] for name in draw.permutation(sorted(system.loads.tendons))])
+    for name in draw.permutation(sorted(system.contents.springs)):
+        made.add_spring(system.contents.springs[name])
+    with_tendons(
+        made, [system.contents.loads.tendons[name] for name in draw.permutation(sorted(system.contents.loads.tendons))]
+    )
     where_q, where_u = (np.concatenate([np.arange(places[k], places[k + 1]) for k in order]) for places in at)
     return made, where_q, where_u
 

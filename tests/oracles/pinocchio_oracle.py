@@ -13,12 +13,14 @@ import pinocchio as pin
 
 from laboratory.peer_pinocchio import PinocchioModel
 from mpimbs.model import JOINT_TYPES, System
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from oracles.dense import Array, at_time, generalized_forces, spring_energy
 
 
-def supports(system: System) -> bool:
+def supports(system: System | Contents) -> bool:
     """Whether Pinocchio has everything that the system uses: all but loops and tendons."""
-    return not len(system.loops) and not system.loads.tendons
+    return not len(contents_of(system).loops) and not contents_of(system).loads.tendons
 
 
 class PinocchioOracle(PinocchioModel):
@@ -26,10 +28,10 @@ class PinocchioOracle(PinocchioModel):
 
     supports = staticmethod(supports)
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System | Contents) -> None:
         if not supports(system):
             raise ValueError("the Pinocchio oracle has no loops")
-        super().__init__(system)
+        super().__init__(contents_of(system))
         c, gravity = self.columns, self.model.gravity.linear
         self.static_potential = -sum(  # of bodies fixed to the world, which Pinocchio leaves out
             c.mass[k] * gravity @ placement.act(c.center_of_mass[k])

@@ -24,7 +24,7 @@ def closing_loop(
     draft = Loop(
         name=name,
         type=kind,
-        bodies=[system.name_of(k) if k >= 0 else "world" for k in bodies],
+        bodies=[system.contents.name_of(k) if k >= 0 else "world" for k in bodies],
         positions=(vector(source, 1), (0, 0, 0)),
         rotations=(unit(source, 4).tolist(), (1, 0, 0, 0)),
         **fields,
@@ -91,7 +91,7 @@ def random_mechanism(
             loop = loop.model_copy(update=given)
         system.add_loop(loop)
     for k in range(doubled):
-        system.add_loop(system.loops[source.index(loops)].model_copy(update={"name": f"again{k}"}))
+        system.add_loop(system.contents.loops[source.index(loops)].model_copy(update={"name": f"again{k}"}))
     return system, q, allowed_speeds(system, q, u), tau
 
 
@@ -99,7 +99,7 @@ def doubled_joints(seed: int, n: int, types: Sequence[str] | None, chain: bool) 
     """A tree each of whose joints is there twice, the second coaxial and as far along as it may be: a door's hinges."""
     system, q, u, tau = random_system(seed, n, chain, types)
     source = Seeded(seed + 3 * 10**6)
-    for body in list(system.bodies()):
+    for body in list(system.contents.bodies()):
         joint = body.joint
         along = source.uniform(-1, 1) if joint.type in ("revolute", "prismatic", "helical", "cylindrical") else 0.0
         fields = {
@@ -136,7 +136,7 @@ def planar_mechanism(seed: int, n: int, loops: int) -> tuple[System, Array, Arra
     system, q, u, tau = random_system(seed, n, False, ["revolute"], springs=False)
     source = Seeded(seed + 10**6)
     flat = System(name="planar", gravity=system.gravity)
-    for body in system.bodies():
+    for body in system.contents.bodies():
         position = (*body.joint.position[:2], source.uniform(-0.1, 0.1))
         flat.add(body, joint=Joint(type="revolute", position=position))
     poses = carriers(Snapshot(flat, q, u))
@@ -146,7 +146,7 @@ def planar_mechanism(seed: int, n: int, loops: int) -> tuple[System, Array, Arra
         here, there = (poses[end] for end in (first, second))
         point = vector(source, 1)
         place = there.rotation.T @ (here.origin + here.rotation @ np.array(point, REAL) - there.origin)
-        names = [flat.name_of(end) if end >= 0 else "world" for end in (first, second)]
+        names = [flat.contents.name_of(end) if end >= 0 else "world" for end in (first, second)]
         positions = (point, place.astype(float).tolist())
         flat.add_loop(name=f"hinge{k}", type="revolute", bodies=names, positions=positions)
     return flat, q, allowed_speeds(flat, q, u), tau
@@ -168,17 +168,17 @@ def repeated_mechanism(
     q = np.tile(at, copies)
     if on_a_hub:
         alone, turned, *_ = random_system(seed + 1, 1, True, ["spherical"])
-        system.add(next(iter(alone.bodies())), name="hub", parent="world")
+        system.add(next(iter(alone.contents.bodies())), name="hub", parent="world")
         q = np.concatenate((turned, q))
     for copy in range(copies):
-        for body in base.bodies():
+        for body in base.contents.bodies():
             above = "hub" if body.parent == "world" and on_a_hub else body.parent
             parent = above if above in ("hub", "world") else f"{above}_{copy}"
             system.add(body, name=f"{body.name}_{copy}", parent=parent)
     u, tau = (np.array([source.uniform(-1, 1) for _ in range(system.nu)]) for _ in range(2))
     poses = carriers(Snapshot(system, q, u))
     for copy in range(copies):
-        for loop in base.loops:
+        for loop in base.contents.loops:
             ends = tuple(end if end == "world" else f"{end}_{copy}" for end in loop.bodies)
             system.add_loop(loop.model_copy(update={"name": f"{loop.name}_{copy}", "bodies": ends}))
     for k in range(linked):

@@ -181,7 +181,7 @@ def build_system(source: Source, n: int, chain: bool, types: Sequence[str], spri
 
 
 def build_state(source: Source, system: System) -> State:
-    columns = system.columns()
+    columns = system.contents.columns()
     names = [JOINT_TYPES[k].name for k in columns.joint_type]
     q = np.array([value for name in names for value in coordinates(source, name, 4)])
     u = np.array(vector(source, 2, system.nu))

@@ -254,7 +254,7 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
     if "rods" in features:
         add_rods(source, system)
     units = [[[place[k] for k in own] for own in found] for found in builder.units]
-    q, u = system.initial_state(0, system.n_bodies)
+    q, u = system.contents.initial_state(0, system.n_bodies)
     if source.chance(0.8):  # else all of a shape are where the first is
         q = state_of(source, system, near=source.chance(0.3))
     if "motions" in features:
@@ -269,7 +269,7 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
         features = (*features, "tendons")
     found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
-    if system.loops and found.allow() > CONSISTENT and "motions" in features:
+    if system.contents.loops and found.allow() > CONSISTENT and "motions" in features:
         return case_of(seed, (*without, "motions"), most, time)  # loops that contradict what joints follow
     q, u = (values.astype(float) for values in (found.q, found.u))
     return Case(seed, system, q, u, np.where(found.held, 0.0, tau), features, builder.parts)
@@ -312,15 +312,15 @@ def add_tendons(source: Weighted, system: System) -> bool:
     for number in range(source.count(1, 3)):
         unit, names = choice(source, ("rad", "m")), []
         for k in {source.index(system.n_bodies) for _ in range(source.count(1, 12))}:
-            joint = system.segments.template(k).joint
+            joint = system.contents.segments.template(k).joint
             if joint.kind.nu == 1 and joint.kind.q_units == (unit,) and joint.motion is None:
-                names.append(system.name_of(k))
+                names.append(system.contents.name_of(k))
         if names:
             given = {name: source.uniform(0, most) for name, most in (("stiffness", 10), ("damping", 2), ("rest", 1))}
             given["force"] = rows_of(source, 1) if source.chance(0.3) else vector(source, 5, 1)[0]
             given |= {"least": source.uniform(-8, 0), "most": source.uniform(0, 8)} if source.chance(0.5) else {}
             system.add_tendon(name=f"t{number}", joints=names, ratios=vector(source, 2, len(names)), **given)
-    return bool(system.loads.tendons)
+    return bool(system.contents.loads.tendons)
 
 
 def over_time(source: Weighted, system: System) -> bool:
@@ -328,7 +328,7 @@ def over_time(source: Weighted, system: System) -> bool:
     if not source.chance(1 / 6):
         return False
     for k in {source.index(system.n_bodies) for _ in range(source.count(1, 4))}:
-        name, joint = system.name_of(k), system.segments.template(k).joint
+        name, joint = system.contents.name_of(k), system.contents.segments.template(k).joint
         if joint.kind.nu and joint.motion is None and source.chance(0.5):
             system.set_torque(name, rows_of(source, joint.kind.nu))
         else:
@@ -341,13 +341,13 @@ def over_time(source: Weighted, system: System) -> bool:
 
 def state_of(source: Weighted, system: System, near: bool) -> Array:
     """Coordinates of all joints: any, or near those of the model."""
-    types = [body.joint.type for body in system.bodies()]
+    types = [body.joint.type for body in system.contents.bodies()]
     if near:
-        q, _ = system.initial_state(0, system.n_bodies)
+        q, _ = system.contents.initial_state(0, system.n_bodies)
         q = q + np.array(vector(source, 0.1, len(q)))
     else:
         q = np.array([value for name in types for value in coordinates(source, name, 4)])
-    at = system.offsets()[0]
+    at = system.contents.offsets()[0]
     for k, name in enumerate(types):
         if TYPES[name].quaternion:
             own = slice(at[k], at[k] + 4)
@@ -358,8 +358,8 @@ def state_of(source: Weighted, system: System, near: bool) -> Array:
 def with_motions(source: Weighted, system: System, q: Array, share: float, time: float) -> tuple[System, Array]:
     """The same with motions of some joints, which are at `q` at a time (s)."""
     made = System(system.name, system.gravity)
-    at = system.offsets()[0]
-    for k, body in enumerate(system.bodies()):
+    at = system.contents.offsets()[0]
+    for k, body in enumerate(system.contents.bodies()):
         given = body.joint
         if given.kind.nu and not given.kind.quaternion and source.chance(share):
             times = np.linspace(0, 3, 4 + source.index(4))
@@ -382,7 +382,9 @@ def add_rods(source: Weighted, system: System) -> None:
         system.add_rod(
             Rod(
                 name=f"rod{'ab'[k]}",
-                parent=choice(source, ("world", system.name_of(source.index(system.n_bodies)))) if how < 2 else "world",
+                parent=choice(source, ("world", system.contents.name_of(source.index(system.n_bodies))))
+                if how < 2
+                else "world",
                 count=source.count(1, 40),
                 length=source.decades(-1, 1),
                 diameter=source.decades(-2.5, -1),
@@ -409,7 +411,7 @@ def connect(
 
     def close(first: int, second: int) -> None:
         if first != second:
-            name = f"loop{len(system.loops.names)}"
+            name = f"loop{len(system.contents.loops.names)}"
             make = flat_loop if flat else closing_loop
             loop = make(system, (first, second), poses, choice(source, kinds), source, name)
             system.add_loop(driven(source, loop) if "driven loops" in features and source.chance(0.5) else loop)
@@ -417,7 +419,7 @@ def connect(
     if "loops" in features:
         for copies in units:
             if source.chance(0.7):
-                of_units(source, copies, system.parents(), close)
+                of_units(source, copies, system.contents.parents(), close)
         for _ in range(source.count(1, 4 + n // 8) if source.chance(0.6) else 0):
             first, second = source.index(n + 1) - 1, source.index(n)
             if source.chance(0.4):
@@ -425,22 +427,22 @@ def connect(
             close(*((first, second) if source.chance(0.5) else (second, first)))
     if "deep world loops" in features:
         path = [source.index(n)]
-        while (above := int(system.parents()[path[-1]])) >= 0:
+        while (above := int(system.contents.parents()[path[-1]])) >= 0:
             path.append(above)
         for k in range(0, len(path), 1 + source.index(4)):
             close(-1, path[k])
-            if len(system.loops) > 40:
+            if len(system.contents.loops) > 40:
                 break
         if len(path) > 1:
             close(path[0], path[1 + source.index(len(path) - 1)])
     if "doubled" in features:
         for _ in range(source.count(1, 1 + n // 4)):
             double(source, system, source.index(n), state)
-    if "coincident" in features and system.loops.joints:
-        joints = [loop for _, loop in system.loops.joints]
+    if "coincident" in features and system.contents.loops.joints:
+        joints = [loop for _, loop in system.contents.loops.joints]
         for loop in (choice(source, joints) for _ in range(source.count(1, 4))):
             for _ in range(source.count(1, 8)):
-                system.add_loop(loop.model_copy(update={"name": f"again{len(system.loops.names)}"}))
+                system.add_loop(loop.model_copy(update={"name": f"again{len(system.contents.loops.names)}"}))
     if "idle loops" in features and n > 1:
         loop = closing_loop(system, (-1, source.index(n)), poses, choice(source, kinds), source, "idle")
         system.add_loop(loop.model_copy(update={"active": False}))
@@ -475,7 +477,7 @@ def flat_loop(
     return Loop(
         name=name,
         type="revolute",
-        bodies=[system.name_of(k) if k >= 0 else "world" for k in bodies],
+        bodies=[system.contents.name_of(k) if k >= 0 else "world" for k in bodies],
         positions=(point.astype(float).tolist(), place.astype(float).tolist()),
     )
 
@@ -489,7 +491,7 @@ def driven(source: Weighted, loop: Loop) -> Loop:
 
 def double(source: Weighted, system: System, k: int, state: Snapshot) -> None:
     """A second joint beside that of body k, which lets it move the same: a door's other hinge."""
-    given = system.body(k).joint
+    given = system.contents.body(k).joint
     if given.type in ("free", "universal"):
         return
     along = {"revolute": 1, "helical": 1, "cylindrical": 1, "spherical": 0}.get(given.type)
@@ -498,9 +500,9 @@ def double(source: Weighted, system: System, k: int, state: Snapshot) -> None:
     frame = rotation_of(np.array(given.rotation, REAL))
     turned = state.joints[k].rotation
     loop = Loop(
-        name=f"double{len(system.loops.names)}",
+        name=f"double{len(system.contents.loops.names)}",
         type=given.type,
-        bodies=(system.body(k).parent, system.name_of(k)),
+        bodies=(system.contents.body(k).parent, system.contents.name_of(k)),
         positions=(
             (np.array(given.position, REAL) + frame @ shift).astype(float).tolist(),
             (turned.T @ shift if along is None and given.type == "planar" else shift).astype(float).tolist(),
@@ -514,8 +516,8 @@ def double(source: Weighted, system: System, k: int, state: Snapshot) -> None:
 
 def add_gears(source: Weighted, system: System, q: Array) -> None:
     """Gears between some of the joints that have one coordinate, each at its place; no joint follows two."""
-    at, single = system.offsets()[0], list[int]()
-    for k, body in enumerate(system.bodies()):
+    at, single = system.contents.offsets()[0], list[int]()
+    for k, body in enumerate(system.contents.bodies()):
         if body.joint.kind.nu == 1 and body.joint.motion is None:
             single.append(k)
     if len(single) < 2:
@@ -527,8 +529,8 @@ def add_gears(source: Weighted, system: System, q: Array) -> None:
         of, follower = single[i], single[j]
         ratio = choice(source, (-1.0, 1.0, source.uniform(-5, 5), 0.1))
         offset = q[at[follower]] - ratio * q[at[of]]
-        names = {"joint": system.name_of(follower), "of": system.name_of(of)}
-        gears = [loop for loop in system.loops if isinstance(loop, Gear)]
+        names = {"joint": system.contents.name_of(follower), "of": system.contents.name_of(of)}
+        gears = [loop for loop in system.contents.loops if isinstance(loop, Gear)]
         if any({gear.joint, gear.of} == set(names.values()) for gear in gears):
             continue
         gear = Gear(name=f"gear{count}", ratio=ratio, offset=float(offset), **names)
@@ -547,7 +549,7 @@ def add_springs(source: Weighted, system: System) -> None:
         system.add_spring(
             Spring(
                 name=f"spring{k}",
-                bodies=[system.name_of(b) if b >= 0 else "world" for b in (first, second)],
+                bodies=[system.contents.name_of(b) if b >= 0 else "world" for b in (first, second)],
                 positions=(vector(source, 1), vector(source, 1)),
                 stiffness=source.decades(-1, 3),
                 damping=source.uniform(0, 3),

@@ -71,7 +71,7 @@ def relisted(system: System, order: Integers) -> System:
     """The same bodies, added in another order."""
     again = System(system.name, system.gravity)
     for k in order.tolist():
-        again.add(system.body(k))
+        again.add(system.contents.body(k))
     return again
 
 

@@ -9,7 +9,7 @@ from mpimbs.partition.division import divide
 
 
 def test_one_subchain_a_rank_by_default() -> None:
-    division = divide(system_from("chain16"), 4)
+    division = divide(system_from("chain16").contents, 4)
     assert len(division.bounds) == 5 and np.array_equal(division.cuts, division.bounds)
     assert division.bounds[0] == 0 and division.bounds[-1] == 16
 
@@ -17,7 +17,7 @@ def test_one_subchain_a_rank_by_default() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 16])
 def test_subchains_are_shared_among_ranks_to_one(size: int) -> None:
     """Subchains are the same on any number of ranks, and those of a rank are neighbours."""
-    division = divide(system_from("chain16"), size, cuts=15, lanes=1)
+    division = divide(system_from("chain16").contents, size, cuts=15, lanes=1)
     assert np.array_equal(division.bounds, np.arange(17))
     counts = np.diff(division.owners)
     assert division.owners[0] == 0 and division.owners[-1] == 16 and counts.min() >= 1 and np.ptp(counts) <= 1
@@ -25,8 +25,8 @@ def test_subchains_are_shared_among_ranks_to_one(size: int) -> None:
 
 
 def test_lanes_are_chosen_for_a_subchain_not_for_the_chain() -> None:
-    assert divide(system_from("spatial_chain:1024"), 1, lanes=None).width >= 2
-    assert divide(system_from("spatial_chain:1024"), 1, cuts=511).width == 1
+    assert divide(system_from("spatial_chain:1024").contents, 1, lanes=None).width >= 2
+    assert divide(system_from("spatial_chain:1024").contents, 1, cuts=511).width == 1
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_lanes_are_chosen_for_a_subchain_not_for_the_chain() -> None:
 )
 def test_errors(model: str, size: int, cuts: int | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        divide(system_from(model), size, cuts)
+        divide(system_from(model).contents, size, cuts)

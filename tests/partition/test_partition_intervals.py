@@ -62,7 +62,7 @@ def test_an_interval_by_its_definition(data: st.DataObject, parent: Integers) ->
 
 @pytest.mark.parametrize("size", [1, 2, 5, 15])
 def test_every_rank_owns_a_body(size: int) -> None:
-    order = Order.of(system_from("figure"))
+    order = Order.of(system_from("figure").contents)
     cuts = cut_intervals(order, costs_of(15), size)
     assert len(cuts) == size + 1 and np.all(np.diff(cuts) >= 1) and cuts[0] == 0 and cuts[-1] == 15
 
@@ -82,13 +82,11 @@ def test_shares_of_systems_with_loops() -> None:
     """A chain too is divided as trees are; loops to the world, and within a rank, lead to no other."""
     for spec, loops in (("four_bar:60", [1, 2, 2, 1]), ("four_bar_chain:60", [0, 0, 0, 0]), ("track:60", [1, 0, 0, 1])):
         system = system_from(spec)
-        order, found = shares(system, 4)
-        cuts = divide_tree(system, 4).cuts.tolist()
+        order, found = shares(system.contents, 4)
+        cuts = divide_tree(system.contents, 4).cuts.tolist()
         assert [(share.first, share.last) for share in found] == list(itertools.pairwise(cuts))
         assert [share.loops for share in found] == loops
-        lines = table_of_shares(system, order, found)
-        assert (
-            lines[-1]
-            == f"loops: how many lead to bodies of other ranks; {sum(loops) // 2} of {len(system.loops)} in all"
-        )
+        lines = table_of_shares(system.contents, order, found)
+        in_all = len(system.contents.loops)
+        assert lines[-1] == f"loops: how many lead to bodies of other ranks; {sum(loops) // 2} of {in_all} in all"
         assert lines[1].split()[:6] == ["rank", "bodies", "hangs", "on", "open", "loops"]

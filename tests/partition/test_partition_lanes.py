@@ -68,17 +68,21 @@ def chain_of(*types: str) -> System:
 def test_patterns_of_systems() -> None:
     """Joints are alike where the sweeps take the same steps: with pitch or without, whatever the bodies."""
     system = chain_of("revolute", "revolute", "helical", "spherical", "revolute")
-    system.add(system.body(2).model_copy(update={"name": "flat", "parent": None}))
+    system.add(system.contents.body(2).model_copy(update={"name": "flat", "parent": None}))
     system.add(
-        system.body(2).model_copy(
-            update={"name": "flat2", "parent": None, "joint": system.body(2).joint.model_copy(update={"pitch": 0.0})}
+        system.contents.body(2).model_copy(
+            update={
+                "name": "flat2",
+                "parent": None,
+                "joint": system.contents.body(2).joint.model_copy(update={"pitch": 0.0}),
+            }
         )
     )
-    found = system.joint_patterns(0, 7)
+    found = system.contents.joint_patterns(0, 7)
     assert found[0] == found[1] == found[4] and found[2] == found[5] != found[6]
     assert len(set(found)) == 4
-    assert np.array_equal(system.joint_patterns(2, 5), found[2:5])
-    tiles = cut_tiles(system_from("free_chain:1025").joint_patterns(0, 1025), 8)
+    assert np.array_equal(system.contents.joint_patterns(2, 5), found[2:5])
+    tiles = cut_tiles(system_from("free_chain:1025").contents.joint_patterns(0, 1025), 8)
     assert alone(tiles) <= 8 and tiles[0] == Tile(0, 1, 1)
 
 

@@ -28,8 +28,8 @@ def test_never_slower_than_others(spec: str, single: bool) -> None:
     for size in (1, 2, 3, 8, 16):
         if size > system.n_bodies:
             continue
-        divided = divide_tree(system, size)
-        search = Search(system, divided.order or Order.of(system), size, divided.width, single, COSTS)
+        divided = divide_tree(system.contents, size)
+        search = Search(system.contents, divided.order or Order.of(system.contents), size, divided.width, single, COSTS)
         balanced, serial = (search.of(kind, divided.cuts) for kind in ("balanced", "serial"))
         best = search.best(divided.cuts)
         assert best.predicted.seconds <= min(balanced.predicted.seconds, serial.predicted.seconds)

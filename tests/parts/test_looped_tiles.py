@@ -82,5 +82,5 @@ def test_ends_of_a_row_need_no_neighbours() -> None:
 
 def test_driven_loops_stay_in_doubles() -> None:
     system = system_from("four_bar:32")
-    system.loops[:] = [loop.model_copy(update={"damping": (1.0,)}) for loop in system.loops]
+    system.contents.loops[:] = [loop.model_copy(update={"damping": (1.0,)}) for loop in system.contents.loops]
     assert swept(system, lanes=8).subtrees == 0

@@ -31,7 +31,7 @@ def test_layers_of_a_tree(parent: Integers) -> None:
 
 def test_small_subtrees_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_pictures, "MOST_DRAWN", 40)
-    order = Order.of(system_from("tree:6:2"))
+    order = Order.of(system_from("tree:6:2").contents)
     drawn, least = drawn_bodies(order.ends - np.arange(order.n))
     assert least == 4 and len(drawn) == 31 and np.isin(order.parents[drawn], [-1, *drawn]).all()
     flat = Order(100, np.full(100, -1))
@@ -42,14 +42,14 @@ def test_small_subtrees_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_partition_is_drawn(spec: str, ranks: int) -> None:
     """As many dots as bodies, in as many colours as there are ranks; a black line for each cut joint."""
     system = system_from(spec)
-    order, owned = shares(system, ranks)
-    figure = draw_partition(system, order, owned)
+    order, owned = shares(system.contents, ranks)
+    figure = draw_partition(system.contents, order, owned)
     axes = figure.axes[0]
     (dots,) = [c for c in axes.collections if isinstance(c, PathCollection)]
     assert len(dots.get_offsets()) == system.n_bodies
     assert len(np.unique(dots.get_facecolors(), axis=0)) == ranks
     whole, cut = (len(c.get_segments()) for c in axes.collections if isinstance(c, LineCollection))
-    parents = (order or Order.of(system)).parents
+    parents = (order or Order.of(system.contents)).parents
     rank = np.searchsorted([share.first for share in owned], np.arange(system.n_bodies), "right")
     below = np.flatnonzero(parents >= 0)
     assert whole + cut == len(below) and cut == np.count_nonzero(rank[below] != rank[parents[below]])

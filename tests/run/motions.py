@@ -96,7 +96,7 @@ def reference(
             q = unit(system, q)  # as the coordinates mean it: a scaled quaternion is the same rotation
             return np.concatenate([coordinate_rates(system, q, u), accelerations(q, u, None, t)])
 
-        c = system.columns()
+        c = system.contents.columns()
         state = np.concatenate([c.q, c.u])
         found = solve_ivp(rate, (0.0, times[-1]), state, "DOP853", times, rtol=tolerance, atol=tolerance).y.T
     found = comm.bcast(found)
@@ -105,7 +105,7 @@ def reference(
 
 def quaternions_of(system: System) -> list[slice]:
     """Where quaternions stand among the coordinates."""
-    c = system.columns()
+    c = system.contents.columns()
     return [slice(i, i + 4) for i, kind in zip(c.q_offset, c.joint_type, strict=False) if JOINT_TYPES[kind].quaternion]
 
 

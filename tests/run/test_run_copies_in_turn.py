@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4, "every": 0.04}
 def linkage(k: int) -> System:
     """A four-bar linkage with a damper of its own."""
     system = system_from("four_bar:1")
-    name = system.name_of(0)
+    name = system.contents.name_of(0)
     system.add_joint_force(name, lambda t, q, u: -0.3 * k * u)
     return system
 
@@ -87,7 +87,7 @@ def test_copies_are_as_alone(comm: MPI.Comm, name: str) -> None:
     assert (result.status, result.lanes, result.failed) == ("complete", 1, {})
     assert f"{COPIES} copies (one after the other)" in result.summary()
     kept = ["q", "u", "energy", "loads", "power", *(["poses"] if "poses" in settings else [])]
-    kept += ["loop_violation", "loop_loads"] if systems[0].loops else []
+    kept += ["loop_violation", "loop_loads"] if systems[0].contents.loops else []
     found = comm.bcast([getattr(result, name) for name in kept] if comm.rank == 0 else None)
     own = [simulate(systems[k], 0.12, **settings, comm=MPI.COMM_SELF) for k in range(batch.first, batch.last)]
     for k, alone in enumerate(own, batch.first):
@@ -108,9 +108,11 @@ def test_copies_that_fail(comm: MPI.Comm) -> None:
             raise ValueError("torn")
         return 0.0
 
-    systems[1].add_joint_force(systems[1].name_of(0), tears)
+    systems[1].add_joint_force(systems[1].contents.name_of(0), tears)
     far = linkage(3)
-    far.add_loop(name="far", type="spherical", bodies=("world", far.name_of(0)), positions=((99, 0, 0), (0, 0, 0)))
+    far.add_loop(
+        name="far", type="spherical", bodies=("world", far.contents.name_of(0)), positions=((99, 0, 0), (0, 0, 0))
+    )
     systems[3] = far
     result = Batch(systems, comm=comm).simulate(0.12, **settings)
     assert result.status == "complete" and list(result.failed) == ["1", "3"]
@@ -135,7 +137,9 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 
     def residual(self: JointLoads, *given: Any, **more: Any) -> Any:
         found = right(self, *given, **more)
-        return found._replace(motion=1e-3) if self._divided.system.loads.modules is heavy.loads.modules else found
+        return (
+            found._replace(motion=1e-3) if self._divided.system.loads.modules is heavy.contents.loads.modules else found
+        )
 
     monkeypatch.setattr(JointLoads, "residual", residual)
     result = batch.simulate(0.12, **settings)
@@ -179,7 +183,7 @@ def test_events_of_copies(comm: MPI.Comm, tmp_path: Path) -> None:
 def test_a_copy_alone_that_opens_its_loop(comm: MPI.Comm) -> None:
     """What loops have is not kept, of any copy; all else goes on."""
     systems = [linkage(k) for k in range(COPIES)]
-    systems[2].add_event(time=0.05, cut=systems[2].loops[0].name)
+    systems[2].add_event(time=0.05, cut=systems[2].contents.loops[0].name)
     result = Batch(systems, comm=comm).simulate(0.12, **SETTINGS, sample="q,load")
     assert result.status == "complete" and not result.failed and list(result.events) == ["2"]
     if comm.rank == 0:
@@ -190,7 +194,7 @@ def test_a_copy_alone_that_opens_its_loop(comm: MPI.Comm) -> None:
 def test_copies_of_different_loops(comm: MPI.Comm) -> None:
     """One with a pin that does what another does already moves like the others; what loops have is not kept."""
     systems = [linkage(1) for _ in range(COPIES)]
-    pin = systems[1].loops[0]
+    pin = systems[1].contents.loops[0]
     systems[1].add_loop(
         name="again", type=pin.type, bodies=pin.bodies, positions=pin.positions, rotations=pin.rotations
     )
@@ -252,7 +256,7 @@ def test_a_restart_gives_the_same_bits(
 def test_a_table_of_a_model_with_loops(comm: MPI.Comm) -> None:
     table = {
         "name": ["light", "heavy", "odd", "even"],
-        f"{system_from('four_bar:1').name_of(0)}.mass": [1.0, 2.0, 3.0, 4.0],
+        f"{system_from('four_bar:1').contents.name_of(0)}.mass": [1.0, 2.0, 3.0, 4.0],
     }
     result = Batch.of_parameters("four_bar:1", table, comm).simulate(0.04, **SETTINGS)
     assert result.status == "complete" and not result.failed

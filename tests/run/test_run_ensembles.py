@@ -332,7 +332,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     Path("table.csv").write_text("name,link1.mass,force:wind\nlight,1,0\nheavy,2,3\n", encoding="utf-8")
     Path("gusts.py").write_text(
-        "def blow(system):\n    wind = system.given['wind']\n"
+        "def blow(system):\n    wind = system.contents.given['wind']\n"
         "    system.add_joint_force('link2', lambda t, q, u: wind * t)\n",
         encoding="utf-8",
     )

@@ -15,6 +15,8 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import BodyMotion, Event, Joint, System, system_from_text
 from mpimbs.model.connections import Connections, connected
+from mpimbs.model.contents import Contents
+from mpimbs.model.system import contents_of
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
@@ -33,9 +35,9 @@ TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 COUPLINGS: list[dict[str, Any]] = [{"coupling": "dcae"}, {"coupling": "pcg", "cuts": 3}, {"coupling": "dca"}]
 
 
-def totals(system: System, q: Array, u: Array, bodies: range) -> Array:
+def totals(system: System | Contents, q: Array, u: Array, bodies: range) -> Array:
     """Mass center [3], linear momentum [3], angular momentum about it [3] of some bodies, by the dense oracle."""
-    moving, columns = kinematics(opened(system), q, u), system.columns()
+    moving, columns = kinematics(opened(system), q, u), contents_of(system).columns()
     mass = columns.mass[list(bodies)]
     center = mass @ moving.com[list(bodies)] / mass.sum()
     linear = mass @ moving.com_velocity[list(bodies)]
@@ -55,13 +57,13 @@ def test_a_chain_that_is_cut_in_flight(comm: MPI.Comm, settings: dict[str, Any])
     result = simulate(system, 0.5, comm, every=0.05, integrator="dop853", dt=0.01, **settings)
     if comm.rank > 0:
         return
-    whole = connected(system, Connections((3,), ()))
+    whole = connected(system.contents, Connections((3,), ()))
     assert [len(q) for q in result.q] == [6, 5] and result.q[1].shape[1] == whole.nq
     assert len(result.t) == 11 and result.poses.shape == (11, 8, 7)
     assert abs(result.events[0]["energy_lost"]) < 1e-12
     gravity = np.array(system.gravity)
     for bodies in (range(3), range(3, 8)):
-        mass = system.columns().mass[list(bodies)].sum()
+        mass = system.contents.columns().mass[list(bodies)].sum()
         begin = None
         for t, q, u in zip(result.t[6:], result.q[1], result.u[1], strict=True):
             found = totals(whole, q, u, bodies)
@@ -177,33 +179,39 @@ def random_event(seed: int) -> tuple[System, Connections, Connections, Event, Ar
     """A random system as it holds together before and after a random event, and a state with its loops closed."""
     source = Seeded(seed)
     system, q, u, _ = random_mechanism(seed, 3 + source.index(6), 1 + source.index(3), wrenches=False)
-    loops = [loop.name for loop in system.loops]
+    loops = [loop.name for loop in system.contents.loops]
     held = Connections((), tuple(name for name in loops if source.index(2)))
-    cut = [system.name_of(k) for k in range(system.n_bodies) if source.index(4) == 0]
+    cut = [system.contents.name_of(k) for k in range(system.n_bodies) if source.index(4) == 0]
     free = [
-        k for k in map(system.index_of, cut) if system.body(k).joint.type == "free" and system.body(k).parent == "world"
+        k
+        for k in map(system.contents.index_of, cut)
+        if system.contents.body(k).joint.type == "free" and system.contents.body(k).parent == "world"
     ]
-    cut = [name for name in cut if system.index_of(name) not in free]
+    cut = [name for name in cut if system.contents.index_of(name) not in free]
     cut += [name for name in held.loops if source.index(3) == 0]
     connect = [name for name in loops if name not in held.loops and source.index(3)]
     if not cut and not connect:
-        cut = [name for name in map(system.name_of, range(system.n_bodies)) if system.index_of(name) not in free][:1]
+        cut = [
+            name
+            for name in map(system.contents.name_of, range(system.n_bodies))
+            if system.contents.index_of(name) not in free
+        ][:1]
     event = Event(time=1.0, cut=cut, connect=connect)
     speeds = u + 0.1 * np.array([source.uniform(-1, 1) for _ in range(len(u))])
-    before = connected(system, held)
+    before = connected(system.contents, held)
     speeds = allowed_speeds(before, q, speeds) if before.loops else speeds
-    return system, held, held.after(system, event), event, q, np.asarray(speeds, float)
+    return system, held, held.after(system.contents, event), event, q, np.asarray(speeds, float)
 
 
 def check_random_event(comm: MPI.Comm, seed: int) -> None:
     """Poses, twists, speeds, energies, momenta and accelerations before and after one."""
     system, held, then, event, q, u = random_event(seed)
     settings = SimulationSettings(t_end=1.0, projection="velocities")
-    now = connected(system, held)
+    now = connected(system.contents, held)
     before = RunSegment(now, comm, settings, None) if now.n_bodies >= comm.size else None
     if before is None:
         return
-    after = RunSegment(connected(system, then), comm, settings, None)
+    after = RunSegment(connected(system.contents, then), comm, settings, None)
     ours = before.dynamics
     part = q[ours.gather_q.part].copy(), u[ours.gather_u.part].copy()
     then_state = go_over(ours, after, *part, [event])
@@ -228,7 +236,7 @@ def check_random_event(comm: MPI.Comm, seed: int) -> None:
         for name in ("rotation", "origin"):
             assert_close(f"{where}: {name}", getattr(here, name), getattr(there, name), "carried over", scale=1.0)
         # the speeds that the bodies had, in the coordinates that there are now
-        carried = RunSegment(connected(system, Connections(then.cut, ())), MPI.COMM_SELF, settings, None)
+        carried = RunSegment(connected(system.contents, Connections(then.cut, ())), MPI.COMM_SELF, settings, None)
         alone = Dynamics(now, MPI.COMM_SELF)
         loose = go_over(alone, carried, q1, u1, [Event(time=1.0, cut=event.cut, connect=event.connect)])
         holds = event.connect and np.abs(closed(two, q2, u2).jacobian).max() > 1e-9
@@ -322,6 +330,6 @@ def test_gears_are_not_kept() -> None:
 def test_loads_beyond_all_numbers_near_samples_and_events(comm: MPI.Comm, body: int, when: float) -> None:
     """Whose squares overflow: the run says so, whatever looks at the state first; it is no bad input."""
     system = system_from_text(PARTING, "parting.toml")
-    system.add_joint_force(system.name_of(body), lambda t, q, u: 1e200 * (t > when))
+    system.add_joint_force(system.contents.name_of(body), lambda t, q, u: 1e200 * (t > when))
     with np.errstate(all="ignore"), pytest.raises(SimulationError, match=r"no longer|too large"):
         simulate(system, 0.25, comm, dt=0.001, integrator="rk4", every=0.01)

@@ -37,7 +37,7 @@ def states(monkeypatch: pytest.MonkeyPatch, system: System, t_end: float, **sett
 
 def tensions(system: System, loads: np.ndarray) -> np.ndarray:
     """What of the force by the parent points away from the center of mass [samples, n]."""
-    center = [body.center_of_mass / np.linalg.norm(body.center_of_mass) for body in system.bodies()]
+    center = [body.center_of_mass / np.linalg.norm(body.center_of_mass) for body in system.contents.bodies()]
     return np.array([[-load[3:] @ way for load, way in zip(of, center, strict=True)] for of in loads])
 
 
@@ -90,7 +90,7 @@ def test_extremes_of_all_steps(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, 
             assert np.allclose(most_time[clear], times[values.argmax(axis=0)][clear], rtol=0, atol=1e-9)
     line = result.summary().splitlines()[-1]
     found_at = np.unravel_index(np.abs(expected["tension"]).argmax(), expected["tension"].shape)
-    body, peak = system.name_of(int(found_at[1])), expected["tension"][found_at]
+    body, peak = system.contents.name_of(int(found_at[1])), expected["tension"][found_at]
     assert line.startswith("extremes of all steps: ") and f"tension {peak:.4g} N ('{body}', t = " in line
     assert f"to {expected['kinetic_energy'].max():.4g} J" in line
 

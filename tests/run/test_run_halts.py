@@ -111,7 +111,7 @@ def test_what_halts_a_copy_halts_all(comm: MPI.Comm, path: Path, name: str, rais
         return 0.0
 
     system = system_from(name)
-    system.set_torque(system.name_of(1), torque)
+    system.set_torque(system.contents.name_of(1), torque)
     with pytest.raises(raises):
         Batch(system, 2 * comm.size, comm).simulate(5.0, output=path, every=0.01)
     comm.Barrier()
@@ -256,7 +256,7 @@ def test_modules_are_halted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from mpimbs.forces.modules import add_forces
 
     with pytest.raises(KeyboardInterrupt):
-        add_forces(system_from("chain:2"), "of_forces_that_wait:add")
+        add_forces(system_from("chain:2").contents, "of_forces_that_wait:add")
     sys.modules.pop("of_forces_that_wait", None)
 
 

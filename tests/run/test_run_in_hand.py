@@ -103,12 +103,12 @@ def test_a_restart_goes_on_with_what_is_held(comm: MPI.Comm, folder: Path) -> No
 def test_events_change_what_moves_and_what_is_held(comm: MPI.Comm) -> None:
     system = floating(6)
     system.add_event(time=0.02, cut="b3")
-    before, held = system.offsets()[1], np.arange(1.0, 1.0 + system.nu)
+    before, held = system.contents.offsets()[1], np.arange(1.0, 1.0 + system.nu)
     with Simulation(system, comm) as simulation:
         simulation.set_torque(held)
         simulation.advance(0.05)
         assert simulation.result.events and simulation.system.nu > system.nu
-        names = [system.name_of(k) for k in range(system.n_bodies)]
+        names = [system.contents.name_of(k) for k in range(system.n_bodies)]
         after, torque = simulation.system.offsets()[1], simulation.torque
         cut = set(simulation.result.events[0]["cut"])
         for k, name in enumerate(names):

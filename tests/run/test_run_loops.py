@@ -71,7 +71,7 @@ def test_loops_stay_closed(model: str) -> None:
 
 def test_drift_without_projection_and_with_stabilisation() -> None:
     system = four_bar(1, 1.3, -0.2)
-    system.loops[0] = system.loops[0].model_copy(update={"positions": ((1, 0, 0), (0.9, 0, 0))})
+    system.contents.loops[0] = system.contents.loops[0].model_copy(update={"positions": ((1, 0, 0), (0.9, 0, 0))})
     closed = simulate(system, 2.0, integrator="rk4", dt=0.01)
     runs = {}
     for kind in ("none", "velocities"):
@@ -89,7 +89,7 @@ def test_drift_without_projection_and_with_stabilisation() -> None:
 
 def opened() -> System:
     system = system_from("four_bar:2")
-    system.loops[1] = system.loops[1].model_copy(update={"positions": ((1.05, 0, 0), (1, 0, 0))})
+    system.contents.loops[1] = system.contents.loops[1].model_copy(update={"positions": ((1.05, 0, 0), (1, 0, 0))})
     return system
 
 
@@ -106,7 +106,7 @@ def test_loops_that_are_open_or_can_not_close(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'pin_1' are 0.05 apart.*mpimbs assemble.*`projection='none'`"):
         simulate(opened(), 0.1, projection="none", output=output)
     system = opened()
-    system.loops[1] = system.loops[1].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
+    system.contents.loops[1] = system.contents.loops[1].model_copy(update={"positions": ((5, 0, 0), (1, 0, 0))})
     with pytest.raises(InputError, match=r"loop 'pin_1' can't be closed: it stays open by "):
         simulate(system, 0.1, output=output)
     assert not list(tmp_path.iterdir())

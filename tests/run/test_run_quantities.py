@@ -38,7 +38,7 @@ def test_power_of_joints(comm: MPI.Comm, chain: bool, settings: dict[str, Any], 
     asked: dict[str, Any] = {"every": 1e-4, "sample": "q,u,power", "dt": 1e-4, "integrator": "rk4", "state": (q, u)}
     result = simulate(system, 2e-4, comm, **asked, **settings)
     if comm.rank == 0:
-        c = system.columns()
+        c = system.contents.columns()
         bodies = np.repeat(np.arange(c.n), np.diff(c.u_offset))
         for t, q, u, power in zip(result.t, result.q, result.u, result.power, strict=True):
             flows = (dense.generalized_forces(c, q, u, t=t) * u).astype(float)
@@ -50,7 +50,7 @@ def test_power_of_joints(comm: MPI.Comm, chain: bool, settings: dict[str, Any], 
 def test_power_in_loops(comm: MPI.Comm, tmp_path_factory: Any, spec: str) -> None:
     """Of a torque its power, of other joints none, whatever loops carry; of some bodies, in memory and in a file."""
     system = system_from(spec)
-    name = system.name_of(1)
+    name = system.contents.name_of(1)
     system.set_torque(name, lambda t: 30.0 + t)
     path = comm.bcast(tmp_path_factory.mktemp("power") / "out.h5" if comm.rank == 0 else None)
     asked: dict[str, Any] = {"every": 0.01, "dt": 0.005, "integrator": "rk4"}
@@ -141,8 +141,8 @@ def test_work_of_joints(comm: MPI.Comm, make: Any, settings: dict[str, Any], tol
     result = simulate(system, 0.4, comm, **JOINT_WORK | settings)
     if comm.rank == 0:
         gained = result.energy.sum(axis=1)
-        if not system.loops:  # which have no springs here
-            springs = [dense.spring_energy(system.columns(), q) for q in result.q]
+        if not system.contents.loops:  # which have no springs here
+            springs = [dense.spring_energy(system.contents.columns(), q) for q in result.q]
             gained = np.array([sum(dense.energy(system, *state)) for state in zip(result.q, result.u, strict=True)])
             gained = gained - springs
         gained = (gained - gained[0]).astype(float)
@@ -153,7 +153,7 @@ def test_work_of_joints(comm: MPI.Comm, make: Any, settings: dict[str, Any], tol
 def pushed(spec: str) -> System:
     """A model with a torque that changes, at the second body."""
     system = system_from(spec)
-    system.set_torque(system.name_of(1), lambda t: 30.0 * np.cos(9.0 * t))
+    system.set_torque(system.contents.name_of(1), lambda t: 30.0 * np.cos(9.0 * t))
     return system
 
 

@@ -35,17 +35,17 @@ def test_dynamics_of_the_whole_system(comm: MPI.Comm, chain: bool) -> None:
 
 def test_the_state_of_the_model_is_the_default(comm: MPI.Comm) -> None:
     by_name, system = mpimbs.accelerations("chain:5", comm=comm), mpimbs.read("chain:5")
-    q, u = system.initial_state(0, 5)
+    q, u = system.contents.initial_state(0, 5)
     assert_close("chain:5", by_name, dense.dense_accelerations(system, q, u), "dense", comm=comm)
 
 
 def test_loops_are_closed(comm: MPI.Comm) -> None:
     system = mpimbs.read("four_bar:2")
-    q, u = system.initial_state(0, system.n_bodies)
+    q, u = system.contents.initial_state(0, system.n_bodies)
     q[0] += 0.05
     found = mpimbs.assemble(system, q, u, comm=comm)
-    bodies = body_motions(system, found.q, found.u)
-    parallel_assert(LoopJoints(system).opened(bodies, 1e-9, 9.81) == "", "they hold", comm)
+    bodies = body_motions(system.contents, found.q, found.u)
+    parallel_assert(LoopJoints(system.contents).opened(bodies, 1e-9, 9.81) == "", "they hold", comm)
     with pytest.raises(InputError, match="has no loops: there is nothing to close"):
         mpimbs.assemble("chain:3", comm=comm)
 

@@ -61,7 +61,7 @@ def test_the_fastest_motion(comm: MPI.Comm, spec: str, damping: float) -> None:
     for _ in range(6):
         probe.look(0.0, dynamics.subchain.q, dynamics.subchain.u)
     assert dynamics.derivative.evaluations == 0 and probe.mode is not None
-    c = system.columns()
+    c = system.contents.columns()
     state, n = np.concatenate([c.q, c.u]), system.nq
 
     def rate(x: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ def assert_as_dense(system: System, q: Array, u: Array, tau: Array, t: float = 0
     assert_close("positions", positions, state.origin, "dense")
     kinetic, potential = dense.energy(system, q, u)
     linear, angular = dense.momentum(system, q, u)
-    c = system.columns()
+    c = system.contents.columns()
     weight = c.mass.sum() * np.linalg.norm(gravity) * np.abs(state.com).max() + abs(potential)
     assert_close("kinetic energy", totals[0], kinetic, "dense")
     assert_close("potential energy", totals[1], potential, "dense", scale=weight)
@@ -106,6 +106,6 @@ def test_spherical_spring(angle: float, sign: float) -> None:
     axis = np.array([2.0, -1.0, 2.0]) / 3
     system, q = spherical_pair(angle, axis, sign)
     short = angle if angle < np.pi else angle - 2 * np.pi
-    piece, force = Subchain(system), np.empty(3)
+    piece, force = Subchain(system.contents), np.empty(3)
     joint_forces(0.0, piece.structure, piece.springs, q, np.zeros(3), np.zeros(3), force)
     assert_close("spring moment", force, -3 * short * axis, "rounding", scale=3.0)

@@ -21,13 +21,13 @@ def largest(values: Array) -> mpf:
 def test_compiled_and_extended(seed: int, chain: bool) -> None:
     """Forward dynamics in doubles is right to its last digits, and inverse dynamics gives the forces back."""
     system, q, u, tau = random_system(seed, 5, chain)
-    sweeps = ExtendedSweeps(system, q, u)
+    sweeps = ExtendedSweeps(system.contents, q, u)
     udot = sweeps.accelerations(tau)
     assert all(isinstance(x, mpf) for x in udot)
     assert_close("accelerations", accelerations(system, q, u, tau), udot, "extended")
     forces = sweeps.forces(tau)
     back = sweeps.inverse_dynamics(udot)
-    assert_close("generalized forces", forces, dense.generalized_forces(system.columns(), q, u, tau), "dense")
+    assert_close("generalized forces", forces, dense.generalized_forces(system.contents.columns(), q, u, tau), "dense")
     gap = largest(back - forces) / largest(forces)
     assert gap < mpf("1e-35"), f"inverse dynamics misses the forces by {mp.nstr(gap, 3)}"
 
@@ -36,5 +36,5 @@ def test_compiled_and_extended(seed: int, chain: bool) -> None:
 def test_rounding_of_long_chains(spec: str) -> None:
     system: System = system_from(spec)
     q, u, tau = moving_state(system)
-    udot = ExtendedSweeps(system, q, u).accelerations(tau)
+    udot = ExtendedSweeps(system.contents, q, u).accelerations(tau)
     assert_close("accelerations", accelerations(system, q, u, tau), udot, "extended")

@@ -19,7 +19,7 @@ from tolerances import assert_close
 def assert_as_pinocchio(system: System, q: Array, u: Array, tau: Array) -> None:
     """Forward and inverse dynamics, the round trip of both, and energies."""
     oracle, gravity = PinocchioOracle(system), np.asarray(system.gravity)
-    own = dense.generalized_forces(system.columns(), q, u)  # springs, dampers, constant torques
+    own = dense.generalized_forces(system.contents.columns(), q, u)  # springs, dampers, constant torques
     wanted = np.cos(np.arange(system.nu))
     with closing(Dynamics(system)) as dynamics:
         udot = dynamics.accelerations(q, u, tau)

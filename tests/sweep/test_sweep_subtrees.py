@@ -36,7 +36,7 @@ def bushes(copies: int) -> System:
 
     def add(kind: str, name: str, parent: str) -> None:
         drawn = build_system(source, 1, True, (kind,), True, True)
-        body = drawn.segments.template(0).model_copy(update={"name": name})
+        body = drawn.contents.segments.template(0).model_copy(update={"name": name})
         system.add(body, parent=parent)
 
     for k, kind in enumerate(TRUNK):
@@ -77,7 +77,7 @@ def test_a_path_beside_which_more_hangs_than_further_on(width: int) -> None:
     """The open body is not on the heaviest path: what hangs beside comes behind all pieces but the last."""
     system, template = (
         System(name="fork", gravity=(1.0, -2.0, -9.0)),
-        system_from("spatial_chain:2").segments.template(1),
+        system_from("spatial_chain:2").contents.segments.template(1),
     )
     for name, parent, count in (("trunk", "world", 200), ("beside", "trunk199", 62), ("further", "trunk199", 320)):
         for k in range(count):

@@ -128,9 +128,9 @@ def test_lanes_are_one_piece(period: str, cut: Cut) -> None:
 def test_springs_here_and_there(period: str, cut: Cut) -> None:
     """Springs in some lanes and tiles, dampers and torques in others."""
     plain, *state = chain_of(period, 140, 4, springs=False)
-    full = list(chain_of(period, 140, 4)[0].bodies())
+    full = list(chain_of(period, 140, 4)[0].contents.bodies())
     system = System(gravity=plain.gravity)
-    for k, body in enumerate(plain.bodies()):
+    for k, body in enumerate(plain.contents.bodies()):
         names = ("stiffness", "rest") if k in (2, 100) else ("damping", "torque") if k in (9, 70) else ()
         changes = {name: getattr(full[k].joint, name) for name in names}
         joint = body.joint.model_copy(update=changes)
@@ -147,7 +147,7 @@ def test_loads_from_outside(period: str, cut: Cut) -> None:
     system, q, u, tau = chain_of(period, 50, wrenches=True)
     for k in range(0, 50, 3):
         system.add_wrench(f"b{k}", force=lambda t, k=k: (3 * t, k, -2), moment=(1, -9, 4), frame="world")
-        if system.body(k + 1).joint.kind.nu:
+        if system.contents.body(k + 1).joint.kind.nu:
             system.set_torque(f"b{k + 1}", lambda t, k=k: 2 * t - k)
     assert_as_one_piece(period, system, q, u, tau, 0.7)
     found, _ = evaluation(system, q, u, tau, 0.7, NATIVE)
@@ -172,7 +172,7 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
     n = 2 * NATIVE * len(PERIODS[period]) + 44
     first, last = 3, n - beyond
     system, q, u, tau = chain_of(period, n, 3)
-    q_at, u_at = system.offsets()
+    q_at, u_at = system.contents.offsets()
     mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
     rng = np.random.default_rng(0)
     turn, loads = AT_REST[:TURNING].copy(), rng.normal(size=12)
@@ -180,8 +180,8 @@ def test_handle_equations_of_lanes(period: str, beyond: int, cut: Cut) -> None:
     loads[6:] *= beyond > 0
     found = []
     for width in (1, NATIVE):
-        tiles = cut_tiles(system.joint_patterns(first, last), width, cut.least, cut.most)
-        part = Subchain(system, first, last, tiles)
+        tiles = cut_tiles(system.contents.joint_patterns(first, last), width, cut.least, cut.most)
+        part = Subchain(system.contents, first, last, tiles)
         assert part.tiles.kept == (KEEP_ALL if len(tiles) == 1 else cut.kept)
         assert part.tiles.width == width
         udot, rates = np.full(part.nu, np.nan), np.full(part.nq, np.nan)

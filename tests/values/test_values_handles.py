@@ -28,11 +28,11 @@ BLOCKS = ("I", "E", "W", "p", "c")
 
 def blocks_of(system: System, cuts: list[int], q: Array, u: Array, tau: Array, omega: Array) -> list[Array]:
     """Handle equations of the pieces of a chain, whose root turns with the angular velocity omega."""
-    q_at, u_at = system.offsets()
+    q_at, u_at = system.contents.offsets()
     turn, blocks = AT_REST[:TURNING].copy(), []
     turn[9:] = omega
     for first, last in pairwise(cuts):
-        piece = Swept(Subchains([Subchain(system, first, last)]))
+        piece = Swept(Subchains([Subchain(system.contents, first, last)]))
         mine, ours = slice(q_at[first], q_at[last]), slice(u_at[first], u_at[last])
         relative = piece.start(q[mine], u[ours])
         blocks.append(piece.inward(q[mine], u[ours], tau[ours], turn)[0].copy())
@@ -64,14 +64,14 @@ def dense_handle_equations(
     Newton and Euler of the last body; both are affine in (A1, f2).
     """
     system = System(gravity=(0, 0, 0))
-    system.add(next(base.bodies()))
-    for body in piece.bodies():
+    system.add(next(base.contents.bodies()))
+    for body in piece.contents.bodies():
         system.add(body.model_copy(update={"parent": None}))
     last = system.n_bodies - 1
     q = np.concatenate(([1, 0, 0, 0, 0, 0, 0], q))
     u = np.concatenate((omega, np.zeros(3), u))
     state = dense.Snapshot(system, q, u)
-    c, m = system.columns(), state.kinematics
+    c, m = system.contents.columns(), state.kinematics
     turn = m.rotation[last].astype(float)
     # spatial inertia and bias force of the last body about its origin, body axes
     xx, yy, zz, xy, xz, yz = c.inertia[last]
@@ -83,7 +83,7 @@ def dense_handle_equations(
 
     samples, f1, a2 = [], [], []
     for on_base, f2 in [(np.zeros(6), np.zeros(6))] + [(x, 0 * x) for x in np.eye(6)] + [(0 * x, x) for x in np.eye(6)]:
-        system.loads.wrenches[last] = [Wrench(moment=tuple(f2[:3]), force=tuple(f2[3:]))]
+        system.contents.loads.wrenches[last] = [Wrench(moment=tuple(f2[:3]), force=tuple(f2[3:]))]
         forces = np.concatenate((on_base, tau))
         udot = dense.dense_accelerations(system, q, u, forces)
         wrench = dense.joint_wrenches(system, q, u, forces)
@@ -115,17 +115,17 @@ def test_piece_against_dense(types: tuple[str, ...]) -> None:
     omega = rng.uniform(-1, 1, 3)
     # In the package the piece has a base before it and a body after it, so that it has two handles.
     system = System(gravity=(0, 0, 0))
-    for body in (*base.bodies(), *piece.bodies(), *piece.bodies()):
+    for body in (*base.contents.bodies(), *piece.contents.bodies(), *piece.contents.bodies()):
         system.add(body.model_copy(update={"name": f"b{system.n_bodies}", "parent": None}))
     n = piece.n_bodies
-    part = Subchain(system, 1, 1 + n)
+    part = Subchain(system.contents, 1, 1 + n)
     assert not part.tip
     swept = Swept(Subchains([part]))
     swept.start(q, u)
     turn = AT_REST[:TURNING].copy()
     turn[9:] = omega
     found = matrices(swept.inward(q, u, tau, turn)[0])
-    frame = build(system.columns(n, n + 1)).body_frame[0]  # handle 2 to body axes
+    frame = build(system.contents.columns(n, n + 1)).body_frame[0]  # handle 2 to body axes
     both = np.kron(np.eye(2), frame)
     inertia, transfer, compliance, force, acceleration = dense_handle_equations(base, piece, q, u, tau, omega)
     reference = (inertia, transfer @ both, both.T @ compliance @ both, force, both.T @ acceleration)

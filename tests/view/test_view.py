@@ -53,7 +53,7 @@ def shown() -> System:
 
 
 def test_shapes_stand_where_their_bodies_are() -> None:
-    scene = Scene(shown())
+    scene = Scene(shown().contents)
     assert scene.missing == ["none.stl"]
     found = {k: (batch, np.flatnonzero(batch.bodies == k)[0]) for batch in scene.batches for k in batch.bodies}
     turn = np.array([np.cos(0.3), 0.0, 0.0, np.sin(0.3)])  # about z by 0.6

@@ -17,7 +17,8 @@ from mpimbs.bench.share import SECONDS, Share, time_assembly
 from mpimbs.coupling import coupling_for
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
-from mpimbs.model import System, system_from
+from mpimbs.model import system_from
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import Division, as_tree
 from mpimbs.sweep.structure import TURNING
 
@@ -40,7 +41,7 @@ class Calibration:
 
     Parameters
     ----------
-    system : System
+    system : Contents
     seconds : float
         Wall time for each share (s).
 
@@ -57,7 +58,7 @@ class Calibration:
         Of a tree, or a system with loops: what its intervals take, by number of ranks and coupling.
     """
 
-    def __init__(self, system: System, seconds: float = SECONDS) -> None:
+    def __init__(self, system: Contents, seconds: float = SECONDS) -> None:
         check_seconds(seconds)
         self.system = system
         self.seconds = seconds

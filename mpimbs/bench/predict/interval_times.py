@@ -19,7 +19,7 @@ from mpimbs.bench.predict.open_values import OpenValues, Shape
 from mpimbs.bench.predict.trace import Sweeps
 from mpimbs.bench.share import Share, time_join
 from mpimbs.dynamics.compiling import compile_evaluations
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division
@@ -67,12 +67,12 @@ class IntervalTimes(NamedTuple):
     independent: bool
 
 
-def time_intervals(system: System, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:
+def time_intervals(system: Contents, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:
     """Time the shares of a tree, and their joins.
 
     Parameters
     ----------
-    system : System
+    system : Contents
     division : Division
         Into one interval for each rank.
     seconds : float

@@ -15,7 +15,7 @@ from mpimbs.kernels.memory import aligned_zeros
 from mpimbs.loops.closing import CLOSE, COMPRESS, END, FOLD, MOVE
 from mpimbs.loops.loop_events import Closings, Tree, groups_of
 from mpimbs.loops.loop_table import LoopTable, loops_of
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order, heaviest_last
 from mpimbs.partition.intervals import Interval, interval
@@ -74,7 +74,7 @@ class OpenValues:
 
     Parameters
     ----------
-    system : System
+    system : Contents
     order : Order
         Of its bodies.
     cuts : array [P + 1]
@@ -92,7 +92,7 @@ class OpenValues:
         Numbers of the values of the pieces, then of the groups.
     """
 
-    def __init__(self, system: System, order: Order, cuts: Integers) -> None:
+    def __init__(self, system: Contents, order: Order, cuts: Integers) -> None:
         bounds = list(itertools.pairwise(cuts.tolist()))
         self.exchanged: list[dict[int, int]] = [{} for _ in bounds]
         self._behind, self._columns = system.n_bodies, np.zeros(0, np.int64)
@@ -105,7 +105,7 @@ class OpenValues:
         every = (*self.pieces, *(group.whole for group in self.groups))
         self.doubles = [value.room.size() for value in every]
 
-    def _looped(self, system: System, order: Order, cuts: Integers) -> tuple[list[Description], Integers]:
+    def _looped(self, system: Contents, order: Order, cuts: Integers) -> tuple[list[Description], Integers]:
         """The values of intervals with loops, and events."""
         numbered = arranged(system, order)
         table, parents = loops_of(numbered), numbered.parents()

@@ -22,7 +22,7 @@ from mpimbs.bench.predict.interval_times import IntervalTimes
 from mpimbs.bench.predict.trace import Sweeps, Trace, compute_seconds, evaluate
 from mpimbs.coupling import coupling_for
 from mpimbs.files.output_layout import versions
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.partition.division import as_tree
 from mpimbs.plots.axes import new_figure, number_ticks, save
 from mpimbs.plots.tables import host, write_tables
@@ -62,7 +62,7 @@ TRACED: dict[str, Coupled] = {
 TRACED_OF_TREES: dict[str, Coupled] = {"dcae": _intervals, "assembly": _intervals}
 
 
-def traced(system: System) -> dict[str, Coupled]:
+def traced(system: Contents) -> dict[str, Coupled]:
     """The couplings that there are traces of, for a system."""
     return TRACED_OF_TREES if as_tree(system) else TRACED
 
@@ -130,7 +130,7 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    system: System,
+    system: Contents,
     ranks: Iterable[int],
     cluster: Cluster,
     coupling: str = "dcae",
@@ -140,7 +140,7 @@ def predict(
 
     Parameters
     ----------
-    system : System
+    system : Contents
     ranks : iterable of int
     cluster : Cluster
         See `study.cluster.cluster_named`.
@@ -177,7 +177,7 @@ def predict(
 
 
 def best(
-    system: System,
+    system: Contents,
     cluster: Cluster,
     couplings: Iterable[str] | None = None,
     ranks: Iterable[int] | None = None,
@@ -201,13 +201,13 @@ def best(
     return min(rows, key=lambda row: row.seconds)
 
 
-def ranks_to_predict(system: System) -> list[int]:
+def ranks_to_predict(system: Contents) -> list[int]:
     """Powers of two up to 4096, as far as there are bodies; of a tree, or with loops, up to 256: shares are timed one
     by one."""
     return powers_of_two(min(MOST_RANKS_OF_TREES if as_tree(system) else MOST_RANKS, system.n_bodies))
 
 
-def _check(system: System, name: str) -> None:
+def _check(system: Contents, name: str) -> None:
     """Refuse what there are no traces of."""
     coupling_for(system, name)
     known = traced(system)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.forces.modules import add_forces
-from mpimbs.model import System
+from mpimbs.model.contents import Contents
 from mpimbs.model.text.parameter_table import ParameterTable, read_table, table_of
 from mpimbs.model.variants import variants
 
@@ -36,7 +36,7 @@ class Members:
         What has made the systems differ.
     """
 
-    systems: Sequence[System]
+    systems: Sequence[Contents]
     names: tuple[str, ...]
     state: tuple[Floats, Floats] | None = None
     table: ParameterTable | None = None
@@ -47,7 +47,7 @@ class Members:
         return len(self.names)
 
 
-def members_of_table(model: System | str | Path, parameters: Parameters, forces: Sequence[str] = ()) -> Members:
+def members_of_table(model: Contents | str | Path, parameters: Parameters, forces: Sequence[str] = ()) -> Members:
     """Give the copies of a model that a table makes; functions of modules (module:function) act on each of them.
 
     Raises

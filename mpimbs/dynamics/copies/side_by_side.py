@@ -19,8 +19,10 @@ from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
-from mpimbs.model import System, facts
+from mpimbs.model import facts
+from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
+from mpimbs.model.summary import validate
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.entries import SYSTEMS_ALONE
 from mpimbs.parts.scales import scales_of
@@ -113,7 +115,7 @@ class _Copy:
 
     subchains = coupling = None
 
-    def __init__(self, system: System, subchain: Subchain) -> None:
+    def __init__(self, system: Contents, subchain: Subchain) -> None:
         self.system, self.subchain, self.comm = system, subchain, MPI.COMM_SELF
         self.scales = scales_of(self.comm, subchain)
         self.root = np.concatenate((np.zeros(3), -np.asarray(system.gravity)))
@@ -147,7 +149,7 @@ class SideBySide:
         What the models let act from outside.
     """
 
-    def __init__(self, systems: Sequence[System], count: int, lanes: int, wrenches: bool = False) -> None:
+    def __init__(self, systems: Sequence[Contents], count: int, lanes: int, wrenches: bool = False) -> None:
         self.systems, self.count = systems, count
         self._alone: dict[int, Dynamics] = {}  # of those whose samples need it, by their systems
         self.n_bodies, self.nq, self.nu = systems[0].n_bodies, systems[0].nq, systems[0].nu
@@ -331,14 +333,14 @@ class SideBySide:
         return self._subchains[copy % len(self._subchains)].body_poses(q)
 
 
-def initial_states(systems: Sequence[System], count: int) -> tuple[Floats, Floats]:
+def initial_states(systems: Sequence[Contents], count: int) -> tuple[Floats, Floats]:
     """Give the initial states of so many copies of a system, or of one of each: q [copies, nq], u [copies, nu]."""
     parts = zip(*(system.initial_state(0, system.n_bodies) for system in systems), strict=True)
     q, u = (np.repeat(np.array(part), count // len(systems), axis=0) for part in parts)
     return q, u
 
 
-def check_alike(systems: Sequence[System]) -> None:
+def check_alike(systems: Sequence[Contents]) -> None:
     """Refuse systems that are no copies of each other.
 
     Raises
@@ -348,7 +350,7 @@ def check_alike(systems: Sequence[System]) -> None:
     """
     types, parents = systems[0].joint_types(), systems[0].parents()
     for k, system in enumerate(systems):
-        system.validate()
+        validate(system)
         if not (np.array_equal(system.joint_types(), types) and np.array_equal(system.parents(), parents)):
             raise InputError(
                 f"system {k} of the batch has other joints or parents than the first: a batch takes copies that "
@@ -356,7 +358,7 @@ def check_alike(systems: Sequence[System]) -> None:
             )
 
 
-def why_apart(systems: Sequence[System]) -> str | None:
+def why_apart(systems: Sequence[Contents]) -> str | None:
     """Say what keeps systems from being evaluated side by side, if anything does."""
     for k, system in enumerate(systems):
         if system.loops or system.has_motions:
@@ -365,7 +367,7 @@ def why_apart(systems: Sequence[System]) -> str | None:
     return None
 
 
-def facts_of(systems: Sequence[System]) -> dict[str, Any]:
+def facts_of(systems: Sequence[Contents]) -> dict[str, Any]:
     """Give the facts that ranks which evaluate copies must agree on; see `model.facts`."""
     if len(systems) == 1:
         return facts(systems[0])

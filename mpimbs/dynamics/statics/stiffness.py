@@ -37,8 +37,9 @@ from mpimbs.dynamics.statics.changes import (
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.tendons import tendons_alone
-from mpimbs.model import JOINT_TYPES, Loop, System
+from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import numbers_of
+from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded, servos_over_time
 from mpimbs.sweep.stops import Stops
@@ -64,7 +65,7 @@ class Stiffness:
 
     Parameters
     ----------
-    system : System
+    system : Contents
     q : array [nq]
         In the model's order, loops closed.
     loop_loads : array [loops, 6], optional
@@ -87,7 +88,7 @@ class Stiffness:
         A function of the model failed.
     """
 
-    def __init__(self, system: System, q: Floats, loop_loads: Floats | None = None, size: float = 1.0) -> None:
+    def __init__(self, system: Contents, q: Floats, loop_loads: Floats | None = None, size: float = 1.0) -> None:
         self._system, self._q, self._size = system, q, size
         self._part = part = Subchain(system)
         bodies = body_motions(part, q, np.zeros(system.nu))

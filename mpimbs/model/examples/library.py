@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
+from mpimbs.model.contents import Contents
 from mpimbs.model.examples.human import figure, figure34, figure48
 from mpimbs.model.examples.mechanisms import (
     andrews,
@@ -29,7 +31,7 @@ from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
 from mpimbs.model.robots.reading import is_robot, read_robot
 from mpimbs.model.robots.robot import Controls
-from mpimbs.model.system import System
+from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.files import parameters_of, read_system
 from mpimbs.model.text.table import suggest
 
@@ -40,6 +42,10 @@ MOST_CHILDREN = 1_000_000  # every child of a body is another template, an objec
 
 
 Words = NDArray[np.uint64]
+
+
+Model = System | Contents | str | Path
+"""A system, what one holds, or what names a model."""
 
 
 @dataclass(frozen=True)
@@ -242,8 +248,8 @@ def crowd(n: int) -> System:
     columns = math.isqrt(n - 1) + 1
     places = np.zeros((n, 3))
     places[:, 0], places[:, 2] = np.divmod(np.arange(n), columns)
-    member = figure()
-    root, *others = (member.body(k) for k in Order.of(member).bodies.tolist())
+    member = figure().contents
+    root, *others = map(member.body, Order.of(member).bodies.tolist())
     system.repeat(n, root.model_copy(update={"parent": None}), *others, parents="world", shifts=APART * places)
     return system
 
@@ -310,19 +316,19 @@ def read(
     return read_robot(model, *given)
 
 
-def system_of(given: object) -> System:
-    """Return a system as it is, or that which a text or a path names; see `system_from`.
+def contents_from(given: object) -> Contents:
+    """Return what a system holds, or that which a text or a path names; see `system_from`.
 
     Raises
     ------
     InputError
         It is neither, or names none.
     """
-    if isinstance(given, System):
-        return given
+    if isinstance(given, System | Contents):
+        return contents_of(given)
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"system must be a System or name a model, as 'chain:16' or a TOML file do, got {given!r}")
-    return system_from(given)
+    return system_from(given).contents
 
 
 def system_from(spec: str | os.PathLike[str], parameters: Mapping[str, float] | None = None) -> System:

@@ -329,5 +329,5 @@ def _close_chain(
     for first, last in pairwise(bounds):
         system.repeat(last - first, body(joint(float(turns[1 + first]))))
     like = joint(0.0)
-    ends = (system.name_of(len(turns) - 1), system.name_of(0))
+    ends = (system.contents.name_of(len(turns) - 1), system.contents.name_of(0))
     _close(system, [("closure", ends, (_end(length), _end(0)))], like.type, like.damping[0])

@@ -64,7 +64,7 @@ def add_in_sequence(system: System, statements: Sequence[Statement]) -> None:
         statement = statements[k]
         with at(statement.place):
             moved = k > 0 and statement.lies_on() is None and last[k - 1] != system.n_bodies - 1
-            statement.add(system, system.name_of(last[k - 1]) if moved else None)
+            statement.add(system, system.contents.name_of(last[k - 1]) if moved else None)
             last[k] = system.n_bodies - 1
 
 

@@ -211,7 +211,7 @@ def assembled(robot: Robot, controls: Controls | None = None) -> System:
         raise InputError("; ".join(refused))
     for each in bodies:
         system.add(each)
-    system.coordinates = tuple(_coordinates(robot))
+    system.contents.coordinates = tuple(_coordinates(robot))
     for loop in robot.loops:
         _close(system, loop, robot, [carriers[k] for k in last])
     _add_gears(system, robot, moved_by)
@@ -281,7 +281,7 @@ def _add_tendons(system: System, robot: Robot, bodies: dict[str, str]) -> None:
             robot.leave_out("tendon over a joint that is left out, or gathered with others", tendon.name)
             continue
         name = tendon.name
-        while name in system.loads.tendons:
+        while name in system.contents.loads.tendons:
             name += "_"
         given = {key: value for key, value in tendon._asdict().items() if key != "over"} | {"name": name}
         joints = tuple(bodies[joint] for joint in tendon.over)

@@ -17,6 +17,7 @@ from mpimbs.model.robots.assembling import assembled, lines_left_out
 from mpimbs.model.robots.mjcf import read_mjcf
 from mpimbs.model.robots.robot import Controls, Robot, RobotJoint
 from mpimbs.model.robots.urdf import read_urdf
+from mpimbs.model.summary import validate
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
 
@@ -99,8 +100,8 @@ def read_robot(
         system = assembled(robot, controls)
         if not system.n_bodies:
             raise InputError(_why_nothing(robot, free))
-        system.validate()
-    system.left_out = tuple(lines_left_out(robot))
+        validate(system.contents)
+    system.contents.left_out = tuple(lines_left_out(robot))
     return system
 
 

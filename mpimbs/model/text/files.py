@@ -27,6 +27,7 @@ from mpimbs.model.gear import Gear
 from mpimbs.model.order.sequence import Statement, add_in_sequence
 from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
+from mpimbs.model.summary import validate
 from mpimbs.model.system import System
 from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import CheckedTable, Unit, Vector, suggest
@@ -284,7 +285,7 @@ def _system_of(source: Source, overrides: Mapping[str, float]) -> System:
                 with at(place):
                     add(table)
     with at(Place(source)):
-        system.validate()
+        validate(system.contents)
     return system
 
 

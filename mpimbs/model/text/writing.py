@@ -14,12 +14,13 @@ import numpy as np
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
+from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.order.segments import Branches, Copies, Segment
 from mpimbs.model.over_time import OverTime
 from mpimbs.model.spring import Spring
-from mpimbs.model.system import System
+from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.table import CheckedTable
 
 # What functions in tables are functions of, but for those of time alone.
@@ -29,12 +30,12 @@ _FUNCTIONS: dict[type, str] = {
 }
 
 
-def write_system(system: System, path: str | Path, force: bool = False) -> None:
+def write_system(system: System | Contents, path: str | Path, force: bool = False) -> None:
     """Write a system as a TOML file that `read_system` reads back to the same bodies, to the last bit.
 
     Parameters
     ----------
-    system : System
+    system : System or Contents
     path : path
     force : bool
         Replace an existing file.
@@ -50,7 +51,7 @@ def write_system(system: System, path: str | Path, force: bool = False) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def holds_functions(system: System) -> bool:
+def holds_functions(system: Contents) -> bool:
     """Say whether loads or events of a system are functions, which a model file does not hold."""
     try:
         system_text(system)
@@ -59,7 +60,7 @@ def holds_functions(system: System) -> bool:
     return False
 
 
-def system_text(system: System, functions: bool = False) -> str:
+def system_text(system: System | Contents, functions: bool = False) -> str:
     """Return a system as the text of a model file.
 
     Repeated bodies stay [[repeat]] tables if nothing but repeats follows them and none has loads of its own;
@@ -67,7 +68,7 @@ def system_text(system: System, functions: bool = False) -> str:
 
     Parameters
     ----------
-    system : System
+    system : System or Contents
     functions : bool
         Name loads that are functions in comments, for the record, rather than refuse them.
 
@@ -76,6 +77,7 @@ def system_text(system: System, functions: bool = False) -> str:
     InputError
         A load is a function of time or state (without `functions`).
     """
+    system = contents_of(system)
     lines = [f"name = {_value(system.name)}", f"gravity = {_value(system.gravity)}"]
     lines += [f"# {line}" for line in system.left_out]
     lines += [f"# joint {joint.name}: q from {joint.q} on, u from {joint.u} on" for joint in system.coordinates]
@@ -119,7 +121,7 @@ def system_text(system: System, functions: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _where_copies_lie(system: System, segment: Segment) -> list[str]:
+def _where_copies_lie(system: Contents, segment: Segment) -> list[str]:
     """Return the lines of a [[repeat]] that say on which bodies its copies lie, and how far from where joints say."""
     lines = []
     if isinstance(segment, Copies) and not segment.in_sequence:

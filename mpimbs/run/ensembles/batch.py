@@ -17,7 +17,8 @@ from mpimbs.base.errors import InputError, SimulationError, not_copied
 from mpimbs.dynamics.copies.members import Members, Parameters, members_of_table
 from mpimbs.dynamics.copies.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import System, system_of
+from mpimbs.model import Model, contents_from
+from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import alike, communicator, first_on_node, read_once, together
 from mpimbs.partition.lanes import width_of
 
@@ -38,7 +39,7 @@ class Batch:
 
     Parameters
     ----------
-    systems : System or sequence of System
+    systems : Contents or sequence of System
         Or names of models, as for `system_from`. One for all copies, or one for each: with the same bodies, parents and
         joint types, but any parameters and forces. Functions of time or state are called for one copy after another;
         lanes are copies in sequence of the same gravity.
@@ -69,7 +70,7 @@ class Batch:
 
     def __init__(
         self,
-        systems: System | str | Path | Sequence[System | str | Path],
+        systems: Model | Sequence[Model],
         copies: int | None = None,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
@@ -91,7 +92,7 @@ class Batch:
     @classmethod
     def of_parameters(
         cls,
-        system: System | str | Path,
+        system: Model,
         parameters: Parameters,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
@@ -285,11 +286,11 @@ class Batch:
         )  # fmt: skip
 
 
-def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[System], int, int]:
+def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[Contents], int, int]:
     """Give the systems that were given, the number of copies, and that of lanes."""
     check_kinds(Batch.__init__, settings)
-    one = isinstance(given, System | str | Path) or not isinstance(given, Iterable)
-    systems = [system_of(system) for system in ([given] if one else given)]
+    one = isinstance(given, Model) or not isinstance(given, Iterable)
+    systems = [contents_from(system) for system in ([given] if one else given)]
     copies = settings["copies"]
     number = (1 if copies is None else copies) if one else len(systems)
     if not systems or number < ranks or (copies is not None and copies != number):

@@ -21,7 +21,8 @@ from mpimbs.files.checkpoint import Kept, restart_call
 from mpimbs.files.reading import open_output
 from mpimbs.forces.modules import add_forces
 from mpimbs.forces.motions import check_covered
-from mpimbs.model import System, system_from_text, system_text
+from mpimbs.model import system_from_text, system_text
+from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
 from mpimbs.model.variants import FORCE_COLUMN
 from mpimbs.parallel.agreement import alike, together
@@ -97,7 +98,7 @@ def _run(
 def go_on(
     kept: Kept,
     comm: MPI.Comm,
-    systems: Sequence[System] | None,
+    systems: Sequence[Contents] | None,
     forces: Sequence[str],
     checkpoints: Checkpoints,
     signals: bool,
@@ -109,7 +110,7 @@ def go_on(
     return _run(members, settings, comm, kept.output, checkpoints, signals, kept, progress)
 
 
-def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: System) -> SimulationSettings:
+def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Contents) -> SimulationSettings:
     """The settings that a user asks for, of which ensembles take some."""
     found = SimulationSettings.asked(given, base).suited(system)
     for field in SimulationSettings.fields():
@@ -140,7 +141,7 @@ def _check(members: Members, t_end: float | None, ranks: int, here: int) -> None
             raise InputError(f"copy {members.names[k]}: an initial speed is beyond {LARGEST:g}: give SI units")
 
 
-def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) -> tuple[Floats, Floats]:
+def states_of(system: Contents, q: npt.ArrayLike, u: npt.ArrayLike, count: int) -> tuple[Floats, Floats]:
     """Give initial states of all copies [copies, nq], [copies, nu], checked; one row may stand for all."""
     whole = []
     for name, rows, size in (("q", array_of(q), system.nq), ("u", array_of(u), system.nu)):
@@ -157,7 +158,7 @@ def states_of(system: System, q: npt.ArrayLike, u: npt.ArrayLike, count: int) ->
     return np.array([s.q for s in states]), np.array([s.u for s in states])
 
 
-def _members_of(kept: Kept, systems: Sequence[System] | None, forces: Sequence[str]) -> Members:
+def _members_of(kept: Kept, systems: Sequence[Contents] | None, forces: Sequence[str]) -> Members:
     """The copies that go on: those of the checkpoint's output."""
     with open_output(kept.output, kept.header["run"]) as file:
         found = result_of(kept.output, kept.header["run"])
@@ -171,7 +172,9 @@ def _members_of(kept: Kept, systems: Sequence[System] | None, forces: Sequence[s
                 f"{kept.file}: has forces that are functions, which a file does not hold; go on with: "
                 f"{restart_call(kept.file, kept.header)}"
             )
-        systems = [system_from_text(base or text, kept.output) for base, text in zip(bases, texts, strict=True)]
+        systems = [
+            system_from_text(base or text, kept.output).contents for base, text in zip(bases, texts, strict=True)
+        ]
         own = {n.removeprefix(FORCE_COLUMN): v for n, v in found.parameters.items() if n.startswith(FORCE_COLUMN)}
         for k, system in enumerate(systems):
             system.given = {name: float(values[k]) for name, values in own.items()}

@@ -22,8 +22,8 @@ from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.quantities import OF_JOINTS
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.samples import Samples
-from mpimbs.model import System
 from mpimbs.model.columns import numbers_of, offsets
+from mpimbs.model.contents import Contents
 from mpimbs.run.recorder import Store
 from mpimbs.run.run_memory import RunState
 from mpimbs.run.state import State
@@ -123,7 +123,7 @@ class CopyTrajectory(Trajectory):
     """
 
     def __init__(
-        self, system: System, settings: SimulationSettings, state: State | None, before: CopyState | None
+        self, system: Contents, settings: SimulationSettings, state: State | None, before: CopyState | None
     ) -> None:
         self._before = run = None if before is None else before.run
         super().__init__(
@@ -205,7 +205,7 @@ class CopiesInTurn:
 
     def __init__(
         self,
-        systems: Sequence[System],
+        systems: Sequence[Contents],
         names: Sequence[str],
         settings: SimulationSettings,
         table: SampleTable,
@@ -223,7 +223,7 @@ class CopiesInTurn:
             begin = None if state is None else State(state[0][k], state[1][k])
             self._runs.append(None if self.left[k] else self._begun(k, systems[k % len(systems)], begin))
 
-    def _begun(self, k: int, system: System, state: State | None) -> CopyTrajectory | None:
+    def _begun(self, k: int, system: Contents, state: State | None) -> CopyTrajectory | None:
         """Make the trajectory of a copy, begun; None if it can't begin."""
         run = None
         try:

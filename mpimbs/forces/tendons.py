@@ -35,10 +35,14 @@ class ActingTendons:
     Attributes
     ----------
     exchange : Messages
+    numbers : array of int [m]
+        Of those that have joints here, in the system.
     law : Bounded
-        Those that have joints here, as servos of lengths; with `force` as that was found last.
+        These, as servos of lengths; with `force` as that was found last.
     lengths, rates : array [m]
-        Of these, as found last.
+        As found last.
+    of, speeds, ratios : array [k]
+        Of each joint here that one runs over: which, along which speed, how much of its length.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -48,7 +52,9 @@ class ActingTendons:
             for tendon in system.loads.tendons.values()
         ]
         first, last = subchain.first, subchain.last
-        here = [(tendon, bodies) for tendon, bodies in over if np.any((bodies >= first) & (bodies < last))]
+        owned = [bool(np.any((bodies >= first) & (bodies < last))) for _, bodies in over]
+        self.numbers = np.flatnonzero(owned)
+        here = [over[k] for k in self.numbers]
         self.tendons = [tendon for tendon, _ in here]
         of = np.repeat(np.arange(len(here)), [len(bodies) for _, bodies in here])
         numbers = np.concatenate([np.zeros(0, np.int64), *(bodies for _, bodies in here)])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.linalg import null_space
 
 import mpimbs
 from cases import parts
@@ -16,6 +17,8 @@ from mpimbs import Batch, Dynamics, InputError, System, simulate
 from mpimbs.cli import main
 from mpimbs.model import Event, Tendon, read_system, system_from_text, system_text
 from mpimbs.model.summary import validate
+from oracles import dense
+from oracles.loops import closures, opened
 from run.motions import alike_over_ranks_and_lanes
 from tolerances import assert_close
 
@@ -125,3 +128,49 @@ def test_what_it_can_not_run_over() -> None:
     system.add_event(Event(time=1.0, cut=("link4",)))
     with pytest.raises(InputError, match="an event cuts 'link4', over which tendon 'tendon0' runs"):
         validate(system.contents)
+
+
+@pytest.mark.parametrize("coupling", ["dcae", "pcg"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_matrix_of_implicit_steps(comm: MPI.Comm, coupling: str, closed: bool) -> None:
+    """z of (M + h D + h^2 K) z = -h (D + h K) r_u - h K r_q, along what loops allow, by dense numpy.
+
+    Of three tendons one is at an end of its range, where it has no stiffness.
+    """
+    over = {"joints": ["link0", "link5"], "ratios": [1.0, -0.7]}
+    system = hand(OVER | LAW, over | {"stiffness": 200.0, "damping": 1.0}, over | LAW | {"force": 1e3, "most": 5.0})
+    if closed:
+        system.add_loop(name="tie", type="cylindrical", bodies=("link3", "link5"), positions=((0.1, 0, 0), (0.2, 0, 0)))
+    (q, u), h = state(3, system), 0.3
+    r_q, r_u = state(7, system)
+    c, along = system.contents.columns(), np.zeros((2, 7))
+    along[0, [1, 4, 6]], along[1, [0, 5]] = OVER["ratios"], over["ratios"]
+    stiffness = np.diag(c.stiffness) + along.T @ np.diag([30.0, 200.0]) @ along
+    damping = np.diag(c.damping) + along.T @ np.diag([2.0, 1.0]) @ along
+    inertia = dense.mass_matrix(opened(system), q).astype(float)
+    rows = [loop.rows() for loop in closures(system, dense.Snapshot(opened(system), q, u))]
+    allowed = null_space(np.vstack(rows).astype(float)) if closed else np.eye(7)
+    matrix = allowed.T @ (inertia + h * damping + h**2 * stiffness) @ allowed
+    forces = -h * ((damping + h * stiffness) @ r_u + stiffness @ r_q)
+    z = allowed @ np.linalg.solve(matrix, allowed.T @ forces)
+    with closing(Dynamics(system, comm, coupling)) as dynamics:
+        (own_q, own_u), own = parts(dynamics, q, u), np.concatenate(parts(dynamics, r_q, r_u))
+        x = np.empty_like(own)
+        for step in (1.0, h):  # the second one is to leave nothing of the first
+            dynamics.inertia.implicit_matrix.at(own_q, step, u=own_u)
+            dynamics.inertia.implicit_matrix.solve(own, x)
+        found = dynamics.gather_q(x[: len(own_q)]), dynamics.gather_u(x[len(own_q) :])
+    x_q, x_u = comm.bcast(found)
+    assert_close("speeds", x_u, r_u + z, "dense", comm=comm)
+    assert_close("coordinates", x_q, r_q + h * x_u, "dense", comm=comm)
+
+
+def test_stiff_tendons_take_long_steps(comm: MPI.Comm) -> None:
+    """Of a motion that does not tell what the tendon is made of; by steps that its stiffness does not shorten."""
+    found = {}
+    for stiffness in (1e5, 1e7):
+        system = hand(OVER | {"stiffness": stiffness, "damping": 2.0 * stiffness**0.5})
+        found[stiffness] = simulate(system, 1.0, comm, integrator="rosenbrock4", rtol=1e-5, atol=1e-7)
+        assert found[stiffness].steps < 500
+    if comm.rank == 0:
+        np.testing.assert_allclose(found[1e5].q[-1], found[1e7].q[-1], atol=1e-4)

@@ -10,19 +10,25 @@ whose left side is the inertia matrix of a system with heavier rotors: factored 
 sweeps; or by evaluations at rest, by any sweep, over any ranks and through loops. What acts on single bodies, tension,
 drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
 heavier by h D_b + h^2 K_b, on the right stands inverse divided of bodies that have no other inertia than those.
+
+Tendons, whose lengths are T q, add T^T C T on the left, C = h D + h^2 K of theirs: where P is the inverse of the rest,
+through loops too, that of both is P - P T^T (1 + C T P T^T)^-1 C T P, a solution for each tendon [Woodbury's formula].
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mpi4py import MPI
 
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
+from mpimbs.forces.tendons import ActingTendons
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
@@ -161,8 +167,55 @@ class _Product:
             self._sweeps.close()
 
 
+class _Tendons:
+    """What tendons are of the matrix, beside the rest of it; all ranks make it together and call.
+
+    Parameters
+    ----------
+    divided : DividedSystem
+    acting : ActingTendons
+        Those that have joints here.
+    """
+
+    def __init__(self, divided: DividedSystem, acting: ActingTendons) -> None:
+        self._comm, self._acting, nu = divided.comm, acting, divided.subchain.nu
+        self._along = np.zeros((len(divided.system.loads.tendons), nu))  # T, of the joints here
+        np.add.at(self._along, (acting.numbers[acting.of], acting.speeds), acting.ratios)
+        self._by_length, self._by_rate = np.zeros((2, len(self._along), 1))
+
+    def take(self, q: Floats, u: Floats, step: float, solve: Callable[[Floats, Floats], object]) -> None:
+        """Be that in a state, for a step h (s); `solve` does with the rest of the matrix."""
+        acting, law = self._acting, self._acting.law
+        acting.find(q, u)
+        free = law.free(acting.lengths, acting.rates)
+        self._by_length[acting.numbers, 0] = free * step * law.stiffness
+        self._by_rate[acting.numbers, 0] = free * step * (law.damping + step * law.stiffness)
+        self._answers = np.empty_like(self._along)  # P T^T
+        for along, answer in zip(self._along, self._answers, strict=True):
+            solve(along, answer)
+        between = self._summed(self._by_rate * self._along @ self._answers.T)
+        self._inverse = np.linalg.inv(np.eye(len(between)) + between)
+
+    def forces(self, speeds: Floats, along: Floats) -> Floats:
+        """Give h (D + h K) r_u + h K G^+ r_q [nu] of tendons, by changes r_u and G^+ r_q [nu]."""
+        lengths = self._by_rate[:, 0] * (self._along @ speeds) + self._by_length[:, 0] * (self._along @ along)
+        found: Floats = self._summed(lengths) @ self._along
+        return found
+
+    def correct(self, z: Floats) -> None:
+        """Make of what the rest of the matrix gives [nu] what the whole of it does."""
+        z -= (self._inverse @ self._summed(self._by_rate[:, 0] * (self._along @ z))) @ self._answers
+
+    def _summed(self, own: Floats) -> Floats:
+        if self._comm.size > 1:
+            self._comm.Allreduce(MPI.IN_PLACE, own)
+        return own
+
+
 class ImplicitMatrix:
-    """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints; all call together.
+    """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints, and by tendons.
+
+    All ranks call together.
 
     Of a quaternion's spring J has the one for small turns; of what acts between bodies, in loops or by weight, nothing,
     and of what acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
@@ -190,6 +243,8 @@ class ImplicitMatrix:
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         self._stops = Stops.of(columns)
         self._pressed = np.zeros(len(self._stops.speeds), bool)
+        tendons = divided.external.tendons
+        self._tendons = None if tendons is None else _Tendons(divided, tendons)
         self._bounded = divided.external.bounded
         self._free = np.zeros(len(self._bounded.speeds), bool)
         self._holds = np.zeros(0)
@@ -237,7 +292,8 @@ class ImplicitMatrix:
             What friction holds, beside its dampers.
         """
         self._q[:] = q
-        pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, self._still if u is None else u)
+        u = self._still if u is None else u
+        pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, u)
         holds = np.zeros(0) if held is None else np.concatenate([held.damping, held.stiffness])
         changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
         changed = changed or not np.array_equal(holds, self._holds)
@@ -264,6 +320,8 @@ class ImplicitMatrix:
                 bodies.take(self._own, pulls, step**2, drags, step)
         if changed or self.resting is None:  # load sweeps factor in every state
             self._heavier.take()
+        if self._tendons is not None:
+            self._tendons.take(self._q, u, step, self._heavier.solve)
 
     def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
@@ -271,22 +329,25 @@ class ImplicitMatrix:
         What stands behind these numbers is left as it is.
         """
         stage_forces(self._table.data, r, self._tau)
-        if self._pulled or self._dragged:
-            self._tau -= self._forces_of_bodies(r)
+        if self._pulled or self._dragged or self._tendons is not None:
+            self._tau -= self._forces_of_changes(r)
         self.heavier(self._tau, self._z)
         stage_changes(self._table.data, r, self._z, self._step, times, x)
 
-    def _forces_of_bodies(self, r: Floats) -> Floats:
-        """Give h (D + h K) r_u + h K G^+ r_q [nu] of what acts on bodies, by a change of the state r [nq + nu]."""
+    def _forces_of_changes(self, r: Floats) -> Floats:
+        """Give h (D + h K) r_u + h K G^+ r_q [nu] of tendons and of what acts on bodies, by a change r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
-        if not self._pulled:
-            return self._drags(speeds)
-        along = np.empty_like(speeds)
-        speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-        along += self._step * speeds
-        pulls = self._pulls(along)
-        return pulls + self._drags(speeds) if self._dragged else pulls
+        found, along = np.zeros_like(speeds), np.empty_like(speeds)
+        if self._pulled or self._tendons is not None:
+            speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
+        if self._tendons is not None:
+            found += self._tendons.forces(speeds, along)
+        if self._pulled:
+            found += self._pulls(along + self._step * speeds)
+        if self._dragged:
+            found += self._drags(speeds)
+        return found
 
     @functools.cached_property
     def _pulls(self) -> _Product:
@@ -299,6 +360,8 @@ class ImplicitMatrix:
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
         self._heavier.solve(tau, z)
+        if self._tendons is not None:
+            self._tendons.correct(z)
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""

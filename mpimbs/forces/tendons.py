@@ -16,6 +16,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded
+from mpimbs.sweep.stops import Stops
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -75,6 +76,9 @@ class ActingTendons:
         self._sequence = np.lexsort((ranks, whose))  # of what is added up, by tendons, each by ranks
         self._begins = np.searchsorted(whose[self._sequence], np.arange(len(here)))
         self.lengths, self.rates = np.zeros(len(here)), np.zeros(len(here))
+        ways = [(t.lower, t.upper, t.stop_stiffness, t.stop_damping) for t in self.tendons if t.stop_stiffness]
+        stopped = np.array([k for k, t in enumerate(self.tendons) if t.stop_stiffness], np.int64)
+        self._stops = Stops(stopped, stopped, *map(np.ascontiguousarray, np.array(ways).reshape(-1, 4).T))
         given = [(t.stiffness * t.rest, t.stiffness, t.damping, t.least, t.most) for t in self.tendons]
         self._at_rest, *rest = map(np.ascontiguousarray, np.array(given).reshape(-1, 5).T)
         constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
@@ -84,7 +88,7 @@ class ActingTendons:
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `add` calls; no function is called."""
-        self.law.forces(self.lengths, self.rates)
+        self._forces()
 
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
@@ -100,7 +104,20 @@ class ActingTendons:
         """Add the generalized forces to `tau` [nu], after `find`; `value` calls a function of time, of a subject."""
         for k, function in self._functions:
             self.law.torque[k] = value(function, f"tendon '{self.tendons[k].name}'")[0] + self._at_rest[k]
-        np.add.at(tau, self.speeds, self.ratios * self.law.forces(self.lengths, self.rates)[self.of])
+        np.add.at(tau, self.speeds, self.ratios * self._forces()[self.of])
+
+    def _forces(self) -> Floats:
+        found = self.law.forces(self.lengths, self.rates)
+        found[self._stops.speeds] += self._stops.forces(self.lengths, self.rates)
+        return found
+
+    def resistance(self) -> tuple[Floats, Floats]:
+        """Give stiffness and damping [m] of each against small changes, where it was found last."""
+        free, pressed = self.law.free(self.lengths, self.rates), self._stops.pressed(self.lengths)
+        stiffness, damping, at = free * self.law.stiffness, free * self.law.damping, self._stops.speeds
+        stiffness[at] += pressed * self._stops.stiffness
+        damping[at] += pressed * self._stops.damping
+        return stiffness, damping
 
 
 def tendons_alone(subchain: Subchain) -> ActingTendons:

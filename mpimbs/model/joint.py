@@ -334,14 +334,8 @@ class Joint(Jointed):
 
     @model_validator(mode="after")
     def _check_ends(self) -> Joint:
-        for least, most, k, c in zip(self.lower, self.upper, self.stop_stiffness, self.stop_damping, strict=True):
-            if least > most:
-                raise ValueError(f"lower must not be above upper, got {least:g} and {most:g}; exchange them")
-            ends = math.isfinite(least) or math.isfinite(most)
-            if ends and not k:
-                raise ValueError("stop_stiffness is missing; say how stiff the stops at lower and upper are")
-            if (k or c) and not ends:
-                raise ValueError("stops without an end: give lower, upper or both, or leave their stiffness out")
+        for stop in zip(self.lower, self.upper, self.stop_stiffness, self.stop_damping, strict=True):
+            check_stop(*stop)
         for least, most in zip(self.servo_least, self.servo_most, strict=True):
             if least > most:
                 raise ValueError(f"servo_least must not be above servo_most, got {least:g} and {most:g}; exchange them")
@@ -358,6 +352,17 @@ class Joint(Jointed):
         if value is not None and not _kind(info).nu:
             raise ValueError("has no axis to turn about in a fixed joint; leave it out")
         return _not_negative(cls._check_speeds(value, info))
+
+
+def check_stop(lower: float, upper: float, stiffness: float, damping: float) -> None:
+    """Refuse ends of a way and stops there, rad or m and of these, that do not belong together, by ValueError."""
+    if lower > upper:
+        raise ValueError(f"lower must not be above upper, got {lower:g} and {upper:g}; exchange them")
+    ends = math.isfinite(lower) or math.isfinite(upper)
+    if ends and not stiffness:
+        raise ValueError("stop_stiffness is missing; say how stiff the stops at lower and upper are")
+    if (stiffness or damping) and not ends:
+        raise ValueError("stops without an end: give lower, upper or both, or leave their stiffness out")
 
 
 def _meaning(kind: JointType, units: tuple[str, ...]) -> str:

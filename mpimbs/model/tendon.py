@@ -9,6 +9,7 @@ from pydantic import Field, PlainValidator, model_validator
 
 from mpimbs.model.body import Name
 from mpimbs.model.event import NameList
+from mpimbs.model.joint import check_stop
 from mpimbs.model.over_time import OverTime, are_rows, checked_rows
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, NotNegative, Number, TimeFunction, Unit
@@ -33,8 +34,9 @@ class Tendon(CheckedTable):
     """A tendon over joints: a servo along its length, the sum of their coordinates, each times a ratio.
 
     With the length x = sum of ratio q, its force is force - stiffness (x - rest) - damping dx/dt, no less than `least`
-    and no more than `most`; along each joint acts ratio times that (MuJoCo's fixed tendon, "Actuation model"). It is
-    work, none of it energy that the system has. All numbers are in SI, whatever `[units]` says.
+    and no more than `most`; stops end its way as those of a joint; along each joint acts ratio times what all do
+    (MuJoCo's fixed tendon, "Actuation model"). It is work, none of it energy that the system has. All numbers are in
+    SI, whatever `[units]` says.
 
     Attributes
     ----------
@@ -51,7 +53,9 @@ class Tendon(CheckedTable):
     force : float, function of time, or rows
         As `torque` of a joint of one coordinate.
     least, most : float
-        The range of the whole force; infinite by default.
+        The range of that force; infinite by default.
+    lower, upper, stop_stiffness, stop_damping : float
+        As of a joint of one coordinate: where its way ends, infinite by default, and stops there.
 
     Raises
     ------
@@ -73,10 +77,16 @@ class Tendon(CheckedTable):
     least: Annotated[float, PlainValidator(_end), Unit("1")] = -math.inf
     most: Annotated[float, PlainValidator(_end), Unit("1")] = math.inf
 
+    lower: Annotated[float, PlainValidator(_end), Unit("1")] = -math.inf
+    upper: Annotated[float, PlainValidator(_end), Unit("1")] = math.inf
+    stop_stiffness: Annotated[NotNegative, Unit("1")] = 0.0
+    stop_damping: Annotated[NotNegative, Unit("1")] = 0.0
+
     @model_validator(mode="after")
     def _check_whole(self) -> Tendon:
         if not self.joints or len(self.ratios) != len(self.joints):
             raise ValueError(f"needs a ratio for each of its joints, got {len(self.ratios)} of {len(self.joints)}")
         if not self.least <= self.most or self.least == math.inf or self.most == -math.inf:
             raise ValueError(f"least must not be above most, got {self.least:g} and {self.most:g}")
+        check_stop(self.lower, self.upper, self.stop_stiffness, self.stop_damping)
         return self

@@ -15,7 +15,7 @@ import mpimbs
 from cases import parts
 from mpimbs import Batch, Dynamics, InputError, System, simulate
 from mpimbs.cli import main
-from mpimbs.model import Event, Tendon, read_system, system_from_text, system_text
+from mpimbs.model import Event, Joint, Tendon, read_system, system_from_text, system_text
 from mpimbs.model.summary import validate
 from oracles import dense
 from oracles.loops import closures, opened
@@ -130,23 +130,46 @@ def test_what_it_can_not_run_over() -> None:
         validate(system.contents)
 
 
+@pytest.mark.parametrize("side", [-1.0, 0.0, 1.0])
+def test_stops_of_tendons(comm: MPI.Comm, side: float) -> None:
+    """As those of a joint that goes as far: beyond either end, and between, where nothing acts."""
+    stops = {"lower": -0.4, "upper": 0.3, "stop_stiffness": 60.0, "stop_damping": 1.5}
+    system, other = hand({"joints": ["slide"], "ratios": [1.0]} | stops), hand()
+    joint = {"type": "prismatic", "axis": (0, 1, 0), "stiffness": 50.0} | stops
+    slide = other.contents.segments.template(6)
+    stopped = slide.model_copy(update={"joint": Joint(**joint)})
+    other.contents.segments = other.contents.segments.replaced(lambda body: stopped if body is slide else body)
+    q, u = state(4, system)
+    q[6] = side * 0.7
+    with closing(Dynamics(system, comm)) as dynamics, closing(Dynamics(other, comm)) as as_joint:
+        for u[6] in (-8.0, -0.1, 0.1, 8.0):  # as fast as neither holds nor jumps, and slower
+            own = parts(dynamics, q, u)
+            assert_close("udot", dynamics.accelerations(*own), as_joint.accelerations(*own), "dense", scale=1e3)
+
+
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
 @pytest.mark.parametrize("closed", [False, True])
 def test_the_matrix_of_implicit_steps(comm: MPI.Comm, coupling: str, closed: bool) -> None:
     """z of (M + h D + h^2 K) z = -h (D + h K) r_u - h K r_q, along what loops allow, by dense numpy.
 
-    Of three tendons one is at an end of its range, where it has no stiffness.
+    Of four tendons one is at an end of its range, where it has no stiffness, and one is pressed against its stop.
     """
     over = {"joints": ["link0", "link5"], "ratios": [1.0, -0.7]}
-    system = hand(OVER | LAW, over | {"stiffness": 200.0, "damping": 1.0}, over | LAW | {"force": 1e3, "most": 5.0})
+    stop = {"joints": ["link2", "slide"], "ratios": [3.0, 1.0], "stop_stiffness": 90.0, "stop_damping": 0.5}
+    given = (
+        over | {"stiffness": 200.0, "damping": 1.0},
+        over | LAW | {"force": 1e3, "most": 5.0},
+        stop | {"upper": -9.0},
+    )
+    system = hand(OVER | LAW, *given)
     if closed:
         system.add_loop(name="tie", type="cylindrical", bodies=("link3", "link5"), positions=((0.1, 0, 0), (0.2, 0, 0)))
     (q, u), h = state(3, system), 0.3
     r_q, r_u = state(7, system)
-    c, along = system.contents.columns(), np.zeros((2, 7))
-    along[0, [1, 4, 6]], along[1, [0, 5]] = OVER["ratios"], over["ratios"]
-    stiffness = np.diag(c.stiffness) + along.T @ np.diag([30.0, 200.0]) @ along
-    damping = np.diag(c.damping) + along.T @ np.diag([2.0, 1.0]) @ along
+    c, along = system.contents.columns(), np.zeros((3, 7))
+    along[0, [1, 4, 6]], along[1, [0, 5]], along[2, [2, 6]] = OVER["ratios"], over["ratios"], stop["ratios"]
+    stiffness = np.diag(c.stiffness) + along.T @ np.diag([30.0, 200.0, 90.0]) @ along
+    damping = np.diag(c.damping) + along.T @ np.diag([2.0, 1.0, 0.5]) @ along
     inertia = dense.mass_matrix(opened(system), q).astype(float)
     rows = [loop.rows() for loop in closures(system, dense.Snapshot(opened(system), q, u))]
     allowed = null_space(np.vstack(rows).astype(float)) if closed else np.eye(7)

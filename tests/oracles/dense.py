@@ -222,8 +222,12 @@ def tendons(system: System | Contents, q: Array, u: Array, t: float = 0.0) -> Ar
         length, rate = sum(c * q[i] for i, _, c in over), sum(c * u[d] for _, d, c in over)
         force = np.ravel(at_time(tendon.force, t))[0] if callable(tendon.force) else tendon.force
         force = force - tendon.stiffness * (length - tendon.rest) - tendon.damping * rate
+        force, k = min(max(force, tendon.least), tendon.most), tendon.stop_stiffness
+        for side, beyond in ((1, length - tendon.upper), (-1, tendon.lower - length)):
+            if beyond > 0:
+                force -= side * min(max(k * beyond + tendon.stop_damping * side * rate, 0), 10 * k * beyond)
         for _, d, ratio in over:
-            total[d] += ratio * min(max(force, tendon.least), tendon.most)
+            total[d] += ratio * force
     return total
 
 

@@ -119,7 +119,8 @@ def in_units(system: System, units: OtherUnits) -> System:
         unit = made.contents.body(made.contents.index_of(tendon.joints[0])).joint.kind.q_units[0]
         force, each = ("N m", "N m/rad") if unit == "rad" else ("N", "N/m")
         kinds_of = {"stiffness": each, "damping": each.replace("N m/", "N m s/").replace("N/", "N s/"), "rest": unit}
-        kinds_of |= dict.fromkeys(("force", "least", "most"), force)
+        kinds_of |= dict.fromkeys(("force", "least", "most"), force) | dict.fromkeys(("lower", "upper"), unit)
+        kinds_of |= {f"stop_{name}": kinds_of[name] for name in ("stiffness", "damping")}
         fields = {key: _times(getattr(tendon, key), kind, units) for key, kind in kinds_of.items()}
         made.add_tendon(name=tendon.name, joints=tendon.joints, ratios=tendon.ratios, **fields)
     return made

@@ -265,7 +265,7 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
     connect(source, system, q, features, units, builder.flat)
     if over_time(Weighted(seed + 8 * 10**9), system):
         features = (*features, "over time")
-    if add_tendons(Weighted(seed + 10 * 10**9), system):
+    if add_tendons(Weighted(seed + 10 * 10**9), Weighted(seed + 11 * 10**9), system):
         features = (*features, "tendons")
     found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
@@ -305,8 +305,15 @@ def servo_of(source: Weighted, count: int) -> dict[str, Any]:
     return given
 
 
-def add_tendons(source: Weighted, system: System) -> bool:
-    """Tendons over joints of one kind of every sixth system; whether there are any."""
+def stops_of_tendon(source: Weighted) -> dict[str, float]:
+    """Where its way ends, on one side or both, and the stops there."""
+    lower, upper = source.uniform(-1, 0), source.uniform(0, 1)
+    ends = choice(source, ({"lower": lower}, {"upper": upper}, {"lower": lower, "upper": upper}))
+    return ends | {"stop_stiffness": source.uniform(1, 40), "stop_damping": source.uniform(0, 4)}
+
+
+def add_tendons(source: Weighted, ways: Weighted, system: System) -> bool:
+    """Tendons over joints of one kind of every sixth system, `ways` where these end; whether there are any."""
     if not source.chance(1 / 6):
         return False
     for number in range(source.count(1, 3)):
@@ -319,6 +326,7 @@ def add_tendons(source: Weighted, system: System) -> bool:
             given = {name: source.uniform(0, most) for name, most in (("stiffness", 10), ("damping", 2), ("rest", 1))}
             given["force"] = rows_of(source, 1) if source.chance(0.3) else vector(source, 5, 1)[0]
             given |= {"least": source.uniform(-8, 0), "most": source.uniform(0, 8)} if source.chance(0.5) else {}
+            given |= stops_of_tendon(ways) if ways.chance(0.4) else {}
             system.add_tendon(name=f"t{number}", joints=names, ratios=vector(source, 2, len(names)), **given)
     return bool(system.contents.loads.tendons)
 

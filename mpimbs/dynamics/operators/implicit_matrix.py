@@ -185,11 +185,10 @@ class _Tendons:
 
     def take(self, q: Floats, u: Floats, step: float, solve: Callable[[Floats, Floats], object]) -> None:
         """Be that in a state, for a step h (s); `solve` does with the rest of the matrix."""
-        acting, law = self._acting, self._acting.law
-        acting.find(q, u)
-        free = law.free(acting.lengths, acting.rates)
-        self._by_length[acting.numbers, 0] = free * step * law.stiffness
-        self._by_rate[acting.numbers, 0] = free * step * (law.damping + step * law.stiffness)
+        self._acting.find(q, u)
+        stiffness, damping = self._acting.resistance()
+        self._by_length[self._acting.numbers, 0] = step * stiffness
+        self._by_rate[self._acting.numbers, 0] = step * (damping + step * stiffness)
         self._answers = np.empty_like(self._along)  # P T^T
         for along, answer in zip(self._along, self._answers, strict=True):
             solve(along, answer)

@@ -256,8 +256,7 @@ class Stiffness:
         tendons = tendons_alone(self._part)
         tendons.find(self._q, np.zeros_like(forces))
         tendons.add(lambda function, of: _value(f"the force function of {of}", function, 1), forces)
-        law = tendons.law
-        held = np.where(law.free(tendons.lengths, tendons.rates), law.stiffness, 0.0)
+        held, _ = tendons.resistance()
         along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(held), len(forces)))
         return [csr_array(along.T @ along.multiply(held[:, None]))]
 

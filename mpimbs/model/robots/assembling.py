@@ -276,7 +276,7 @@ def _add_gears(system: System, robot: Robot, bodies: dict[str, str]) -> None:
 
 def _add_tendons(system: System, robot: Robot, bodies: dict[str, str]) -> None:
     """Add the tendons to the system, each by a name of its own; `bodies` as in `_add_gears`."""
-    for tendon in robot.tendons:
+    for tendon in (*robot.tendons, *robot.tendon_limits):
         if any(joint not in bodies for joint in tendon.over):
             robot.leave_out("tendon over a joint that is left out, or gathered with others", tendon.name)
             continue

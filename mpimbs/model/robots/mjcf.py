@@ -9,7 +9,7 @@ import numpy as np
 
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.mjcf_tendons import FixedTendons
+from mpimbs.model.robots.mjcf_tendons import FixedTendons, stops_of
 from mpimbs.model.robots.robot import (
     UNBOUNDED,
     Floats,
@@ -155,7 +155,7 @@ class _Compiled:
             tuple(float(armature[i]) for i in speeds),
             tuple(float(moving[i]) for i in speeds) if moving.any() else None,
             (float(m.jnt_range[j, 0]), float(m.jnt_range[j, 1])) if single and self._limited(j) else None,
-            _stops(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
+            stops_of(m.jnt_solref[j], float(m.jnt_solimp[j, 1])),
             0.0,
             friction=0.0 if off else float(m.dof_frictionloss[u0 : u0 + nu].max()),
             actuators=tuple(self._name("actuator", k) for k in self._driving(j)),
@@ -269,8 +269,7 @@ class _Compiled:
             self._gear(number, name, robot)
             return
         if kind == "tendon":
-            stops = _stops(m.eq_solref[number], float(m.eq_solimp[number, 1]))
-            found = self._tendons.equality(number, name, stops)
+            found = self._tendons.equality(number, name)
             if isinstance(found, str):
                 robot.leave_out(found, name)
             else:
@@ -348,15 +347,6 @@ class _Compiled:
 
 def _pose(position: Floats, quaternion: Floats) -> Pose:
     return Pose(matrix_of(tuple(quaternion)), np.array(position, float))
-
-
-def _stops(solref: Floats, most: float) -> tuple[float, float]:
-    """Stiffness (1/s^2) and damping (1/s) by the inertia felt: `aref` of MuJoCo's soft constraints, from `solref` and
-    the largest impedance."""
-    if min(solref) <= 0.0:
-        return float(-solref[0]), float(-solref[1])
-    time, ratio = map(float, solref)
-    return 1.0 / (most * time * ratio) ** 2, 2.0 / (most * time)
 
 
 def _text(characters: bytes, begin: int) -> str:

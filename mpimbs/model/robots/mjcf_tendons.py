@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mpimbs.model.robots.robot import Robot, RobotTendon
 
+Floats = npt.NDArray[np.float64]
 _FIXED = 1  # of mjtWrap, what a fixed one consists of
 _ON_TENDON = 3  # of mjtTrn, an actuator's
 
@@ -53,15 +55,14 @@ class FixedTendons:
             if k not in self.over:
                 robot.leave_out("tendon through space", name)
                 continue
-            slack = m.tendon_lengthspring[k, 0] != m.tendon_lengthspring[k, 1]
             curved = any(
                 np.any(getattr(m, f"tendon_{what}poly", [0.0])[k : k + 1]) for what in ("stiffness", "damping")
             )
             stiffness = float(m.tendon_stiffness[k]) * (not disabled("SPRING"))
+            limited = bool(m.tendon_limited[k] and constraints and not disabled("LIMIT"))
             found = {
-                "spring of tendon that has a slack": stiffness and slack,
                 "spring or damper of tendon that is not linear": curved,
-                "limit of tendon": m.tendon_limited[k] and constraints and not disabled("LIMIT"),
+                "limit of tendon that nothing moves": limited and not m.tendon_invweight0[k] > 0.0,
                 "friction of tendon": m.tendon_frictionloss[k] and constraints and not disabled("FRICTIONLOSS"),
                 "armature of tendon": getattr(m, "tendon_armature", np.zeros(m.ntendon))[k],
                 "plasticity of tendon": getattr(m, "nplastic", 0) and m.tendon_plasticadr[k] >= 0,
@@ -69,18 +70,19 @@ class FixedTendons:
             }
             for kind in (kind for kind, there in found.items() if there):
                 robot.leave_out(kind, name)
-            damping = float(m.tendon_damping[k]) * (not disabled("DAMPER"))
-            stiffness *= not slack
-            if stiffness or damping:
-                rest = float(m.tendon_lengthspring[k, 0])
-                robot.tendons.append(RobotTendon(name, self.over[k], stiffness, damping, rest))
+            damping, over = float(m.tendon_damping[k]) * (not disabled("DAMPER")), self.over[k]
+            begin, end = m.tendon_lengthspring[k].tolist()
+            if begin != end and (stiffness or damping):  # nothing pulls between
+                robot.tendons.append(RobotTendon(name, over, 0.0, damping, 0.0, **_stops(begin, end, stiffness, 0.0)))
+            elif stiffness or damping:
+                robot.tendons.append(RobotTendon(name, over, stiffness, damping, begin))
+            if limited and (eases := float(m.tendon_invweight0[k])) > 0.0:
+                law = stops_of(m.tendon_solref_lim[k], float(m.tendon_solimp_lim[k, 1]), eases)
+                lower, upper = m.tendon_range[k].tolist()
+                robot.tendon_limits.append(RobotTendon(name, over, **_stops(lower, upper, *law)))
 
-    def equality(self, number: int, name: str, stops: tuple[float, float]) -> RobotTendon | str:
-        """Give what holds a tendon, or two to one another, as softly as MuJoCo does; or why it is left out.
-
-        `stops` are the stiffness (1/s^2) and the damping (1/s), by the inertia that the tendon feels at the reference
-        position.
-        """
+    def equality(self, number: int, name: str) -> RobotTendon | str:
+        """Give what holds a tendon, or two to one another, as softly as MuJoCo does; or why it is left out."""
         m = self._model
         ends = [k for k in (int(m.eq_obj1id[number]), int(m.eq_obj2id[number])) if k >= 0]
         begin, ratio, *curved = m.eq_data[number, :5].tolist()
@@ -97,4 +99,18 @@ class FixedTendons:
                 over[joint] = over.get(joint, 0.0) - ratio * other
         if not eases > 0.0:
             return "equality of tendons that nothing moves"
-        return RobotTendon(name, over, stops[0] / eases, stops[1] / eases, rest)
+        return RobotTendon(name, over, *stops_of(m.eq_solref[number], float(m.eq_solimp[number, 1]), eases), rest)
+
+
+def _stops(lower: float, upper: float, stiffness: float, damping: float) -> dict[str, float]:
+    there = {"lower": lower, "upper": upper, "stop_stiffness": stiffness, "stop_damping": damping}
+    return there if stiffness else {}
+
+
+def stops_of(solref: Floats, most: float, eases: float = 1.0) -> tuple[float, float]:
+    """Stiffness and damping of stops of an inverse inertia: `aref` of MuJoCo's soft constraints, from `solref` and the
+    largest impedance."""
+    if min(solref) <= 0.0:
+        return float(-solref[0]) / eases, float(-solref[1]) / eases
+    time, ratio = map(float, solref)
+    return 1.0 / (most * time * ratio) ** 2 / eases, 2.0 / (most * time) / eases

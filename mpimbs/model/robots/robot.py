@@ -202,6 +202,10 @@ class RobotTendon(NamedTuple):
     force: float | TimeFunction = 0.0
     least: float = -np.inf
     most: float = np.inf
+    lower: float = -np.inf
+    upper: float = np.inf
+    stop_stiffness: float = 0.0
+    stop_damping: float = 0.0
 
 
 def within(value: float, ends: Sequence[float]) -> float:
@@ -251,7 +255,7 @@ class Robot:
     name : str
     gravity : tuple of 3 floats
         m/s^2.
-    links, loops, gears, tendons, actuators : list
+    links, loops, gears, tendons, tendon_limits, actuators : list
     lifted : list of (int, array [3], float)
         Links whose weight is compensated, where (their centers of mass, m), and of how much mass (kg).
     left_out : dict of str to list of str
@@ -261,7 +265,7 @@ class Robot:
     inertias : {"keep", "repair", "refuse"}
         What is done with inertias of no rigid body.
     limits, actuation : {"on", "off"}
-        Whether stops keep joints to their limits; whether actuators act.
+        Whether stops keep joints and tendons to their limits; whether actuators act.
     friction_speed : float
         Of the friction of all joints (rad/s, m/s); 0 where it is left out.
     order : list of RobotJoint
@@ -274,6 +278,7 @@ class Robot:
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
     tendons: list[RobotTendon] = field(default_factory=list)
+    tendon_limits: list[RobotTendon] = field(default_factory=list)
     actuators: list[RobotActuator] = field(default_factory=list)
     lifted: list[tuple[int, Floats, float]] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
@@ -296,6 +301,9 @@ class Robot:
         if self.limits == "off":
             for _, joint, _ in limited:
                 self.leave_out("limit of joint", joint.name)
+            for tendon in self.tendon_limits:
+                self.leave_out("limit of tendon", tendon.name)
+            self.tendon_limits = []
             return
         poses: list[Pose] = []
         for link in self.links:

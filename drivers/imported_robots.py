@@ -173,11 +173,10 @@ class _Mujoco:
         """Take away what is left out of tendons, and the actuators of those that are left out as a whole."""
         model, told = self.model, self.robot.left_out
         whole = told.get("tendon over a joint that is left out, or gathered with others", [])
-        slack = told.get("spring of tendon that has a slack", [])
         for k in range(model.ntendon):
             name = self.mujoco.mj_id2name(model, self.mujoco.mjtObj.mjOBJ_TENDON, k) or f"tendon{k}"
             out = name in [*whole, *told.get("tendon through space", [])]
-            model.tendon_stiffness[k] *= not (out or name in slack)
+            model.tendon_stiffness[k] *= not out
             model.tendon_damping[k] *= not out
         for k, actuator in self.taken.items():
             if actuator.name in whole:

@@ -106,7 +106,8 @@ def mjcf(seed: int) -> str:
     for number in range(int(over.rng.integers(3)) if there else 0):
         joints = over.rng.choice(there, int(over.rng.integers(1, min(len(there), 3) + 1)), replace=False)
         parts = "".join(f'<joint joint="{name}" coef="{over.numbers(1, 2)}"/>' for name in joints)
-        given = f'stiffness="3" springlength="{over.numbers(1)}"' if over.chance(0.6) else ""
+        rest = "-0.3 0.2" if over.chance(0.3) else over.numbers(1)  # with slack, or without
+        given = f'stiffness="3" springlength="{rest}"' if over.chance(0.6) else ""
         given += ' damping="0.4"' if over.chance(0.6) else ""
         tendons += f'<fixed name="t{number}" {given}>{parts}</fixed>'
         if over.chance(0.5):

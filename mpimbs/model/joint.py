@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
-from mpimbs.model.over_time import OverTime, are_rows, checked_rows
+from mpimbs.model.over_time import are_rows, function_of
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
 
@@ -120,15 +120,15 @@ class Jointed(CheckedTable):
     @field_validator("torque", mode="plain")
     @classmethod
     def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
-        rows, kind = are_rows(value), _kind(info)
-        if not callable(value) and not rows:
+        kind = _kind(info)
+        if not (callable(value) or are_rows(value) or isinstance(value, dict)):
             return cls._check_speeds(value, info)
         if not kind.nu:
             raise ValueError("has nothing to act on in a fixed joint; leave it out")
-        if not rows:
-            return value
         units = " ".join(_units_by_type(kind.name)["torque"])  # type: ignore[arg-type]  # one for each
-        return OverTime(checked_rows(value, kind.nu, f"{units} along a {kind.name} joint"))
+        found = function_of(value, kind.nu, f"{units} along a {kind.name} joint")
+        assert found is not None
+        return found
 
     @field_validator("motion", mode="plain")
     @classmethod

@@ -1,9 +1,11 @@
-"""Numbers that change over time: rows of a time and values, with straight lines between them."""
+"""Numbers that change over time: rows of a time and values, with straight lines between them; or what follows them."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -46,6 +48,56 @@ class OverTime(tuple[tuple[float, ...], ...]):
         return _of(times, np.clip(values, *ends))
 
 
+class Lagged(tuple[Any, ...]):
+    """A function of time (s) that follows rows with a lag T (s): T dy/dt = rows(t) - y, from y(0) = begin, exactly.
+
+    Before the time 0 it is `begin`. So actuators follow their controls (MuJoCo's dynamics "filter").
+    """
+
+    @property
+    def rows(self) -> OverTime:
+        """What it follows."""
+        found: OverTime = self[0]
+        return found
+
+    @property
+    def lag(self) -> float:
+        """T (s)."""
+        return float(self[1])
+
+    @property
+    def begin(self) -> tuple[float, ...]:
+        """The values at the time 0."""
+        return tuple(self[2])
+
+    @cached_property
+    def _knots(self) -> tuple[list[float], Any, Any, Any]:
+        """Where straight lines begin, from 0 on: the times, and there values, slopes, and what was reached."""
+        times = [0.0, *(row[0] for row in self.rows if row[0] > 0.0)]
+        values = np.array([self.rows(t) for t in times]).reshape(len(times), -1)
+        slopes = np.vstack([np.diff(values, axis=0) / np.diff(times)[:, None], np.zeros(values.shape[1])])
+        reached = np.empty_like(values)
+        reached[0] = self.begin
+        for k in range(1, len(times)):
+            reached[k] = self._at(times[k] - times[k - 1], values[k - 1], slopes[k - 1], reached[k - 1])
+        return times, values, slopes, reached
+
+    def _at(self, s: float, value: Any, slope: Any, reached: Any) -> Any:
+        late = slope * self.lag
+        return value + slope * s - late + (reached - value + late) * math.exp(-s / self.lag)
+
+    def __call__(self, t: float) -> Any:
+        """Give the value at a time (s), several as a tuple."""
+        times, *given = self._knots
+        k = bisect_right(times, t) - 1
+        found = self.begin if k < 0 else tuple(self._at(t - times[k], *(each[k] for each in given)).tolist())
+        return found[0] if len(found) == 1 else found
+
+
+OVER_TIME = OverTime | Lagged
+"""What changes over time by numbers alone, which files can hold."""
+
+
 def _of(times: Any, *columns: Any) -> OverTime:
     return OverTime(map(tuple, np.column_stack([times, *columns]).tolist()))
 
@@ -63,6 +115,16 @@ def stacked(values: Sequence[OverTime | float]) -> OverTime:
     """Give several values as one of as many, some of which may be constant."""
     times = _times(values)
     return _of(times, *(_at(times, value) for value in values))
+
+
+def together_lagged(values: Sequence[Any]) -> Lagged | None:
+    """Give several values as one of as many, of which those over time have one lag; None where they don't."""
+    lags = {value.lag if isinstance(value, Lagged) else 0.0 for value in values if callable(value)}
+    if len(lags) != 1 or 0.0 in lags:
+        return None
+    begin = tuple(value.begin[0] if isinstance(value, Lagged) else value for value in values)
+    rows = [value.rows if isinstance(value, Lagged) else value for value in values]
+    return Lagged((stacked(rows), lags.pop(), begin))
 
 
 def weighed(constant: float, parts: Sequence[tuple[float, OverTime]]) -> OverTime:
@@ -95,10 +157,30 @@ def checked_rows(value: Any, count: int, what: str) -> Rows:
     return rows
 
 
+def function_of(value: Any, count: int, what: str) -> TimeFunction | None:
+    """Return the function of time that a value is: itself, by rows of `count` values, or with a lag; None of others.
+
+    Raises
+    ------
+    ValueError
+        Rows are none, or out of order; or what has a lag is not { rows, lag, begin }.
+    """
+    if isinstance(value, dict):
+        if not {"rows", "lag"} <= value.keys() <= {"rows", "lag", "begin"}:
+            raise ValueError(f"needs rows and a lag in s, and may have what it begins with: got {', '.join(value)}")
+        lag, begin = table.number(value["lag"]), value.get("begin", 0.0)
+        if lag <= 0.0:
+            raise ValueError(f"lag must be positive, got {lag:g}")
+        several = begin if isinstance(begin, list | tuple) else [begin] * count
+        return Lagged((OverTime(checked_rows(value["rows"], count, what)), lag, table.numbers(several, count, what)))
+    if callable(value) and not isinstance(value, OverTime):
+        return value
+    return OverTime(checked_rows(value, count, what)) if are_rows(value) else None
+
+
 def _vector_or_function(value: Any) -> tuple[float, ...] | TimeFunction:
-    if are_rows(value):
-        return OverTime(checked_rows(value, 3, "x y z"))
-    return value if callable(value) else table.vector(value)
+    found = function_of(value, 3, "x y z")
+    return table.vector(value) if found is None else found
 
 
 VectorOrFunction = Annotated[tuple[float, ...] | TimeFunction, PlainValidator(_vector_or_function)]

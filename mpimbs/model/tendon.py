@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, model_validator
 from mpimbs.model.body import Name
 from mpimbs.model.event import NameList
 from mpimbs.model.joint import check_stop
-from mpimbs.model.over_time import OverTime, are_rows, checked_rows
+from mpimbs.model.over_time import function_of
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, NotNegative, Number, TimeFunction, Unit
 
@@ -20,9 +20,8 @@ def _ratios(value: Any) -> tuple[float, ...]:
 
 
 def _force(value: Any) -> float | TimeFunction:
-    if are_rows(value):
-        return OverTime(checked_rows(value, 1, "the force"))
-    return value if callable(value) else table.number(value)
+    found = function_of(value, 1, "the force")
+    return table.number(value) if found is None else found
 
 
 def _end(value: Any) -> float:

@@ -44,12 +44,15 @@ def written(path: Path, **given: str) -> Path:
 
 def test_springs_dampers_and_actuators(tmp_path: Path) -> None:
     """In random states, in which ranges are reached at both ends, or at none."""
-    path = written(tmp_path / "hand.xml", actuators=ACTUATORS)
+    more = '<fixed name="two" stiffness="1"><joint joint="d1" coef="2"/><joint joint="d2" coef="-0.5"/></fixed>'
+    path = written(tmp_path / "hand.xml", actuators=ACTUATORS, more=more)  # whose joints are not gathered to one, then
     model = mujoco.MjModel.from_xml_path(str(path))
     data = mujoco.MjData(model)
     data.ctrl[:] = [CONTROLS[model.actuator(k).name] for k in range(model.nu)]
     system = mpimbs.read(path, controls=CONTROLS)
-    assert set(system.contents.loads.tendons) == {"bend", "pull", "motor", "hold"} and not system.contents.left_out
+    assert (
+        set(system.contents.loads.tendons) == {"bend", "pull", "motor", "hold", "two"} and not system.contents.left_out
+    )
     random, ends = np.random.default_rng(5), set()
     with closing(Dynamics(system)) as dynamics:
         for _ in range(12):
@@ -76,6 +79,37 @@ def test_a_run_beside_mujoco(tmp_path: Path) -> None:
         mujoco.mj_step(model, data)
     assert_close("q", np.asarray(result["q"])[-1], data.qpos, "adaptive steps")
     assert result.energy_change < 1e-6
+
+
+LAGGING = """<general name="slow" joint="a" gainprm="1.5" dyntype="filter" dynprm="0.1" ctrllimited="true"
+ ctrlrange="-0.5 0.5"/><general name="fast" joint="b" gainprm="0.8" dyntype="filterexact" dynprm="0.02"/>
+<general name="other" joint="b" gainprm="0.3" dyntype="filter" dynprm="0.2"/>
+<general name="first" joint="d1" dyntype="filter" dynprm="0.05"/>
+<general name="second" joint="d2" dyntype="filter" dynprm="0.05"/>
+<general name="pull" tendon="all" gainprm="2" biastype="affine" biasprm="0 -6 -0.7" dyntype="filter" dynprm="0.3"
+ forcelimited="true" forcerange="-0.2 0.3"/>"""
+SLOWLY = {"slow": [[0.0, 0.0], [0.5, 1.0], [1.0, -1.0]], "fast": 0.6, "other": -0.7, "first": 0.2, "second": -0.3}
+
+
+def test_actuators_that_follow_with_a_lag(tmp_path: Path) -> None:
+    """Beside MuJoCo for a second: of numbers and rows, within ranges, several on a joint, on gathered joints."""
+    key = '<keyframe><key name="pulled" act="0 0 0.4 0 0 0.1"/></keyframe>'
+    path = written(tmp_path / "slow.xml", actuators=LAGGING, equality=key)
+    system = mpimbs.read(path, controls=SLOWLY | {"pull": 0.5}, keyframe="pulled")
+    assert system.contents.left_out == () and system.n_bodies == 5
+    result = simulate(system, 1.0, rtol=1e-9)
+    model = mujoco.MjModel.from_xml_path(str(path))
+    model.opt.timestep, model.opt.integrator = 1e-4, mujoco.mjtIntegrator.mjINT_RK4
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    for _ in range(10_000):
+        slow = np.interp(data.time + 5e-5, *np.transpose(SLOWLY["slow"]))  # which stands still for a step
+        controls = SLOWLY | {"slow": slow, "pull": 0.5}
+        data.ctrl[:] = [controls[model.actuator(k).name] for k in range(model.nu)]
+        mujoco.mj_step(model, data)
+    assert_close("q", np.asarray(result["q"])[-1], data.qpos, "adaptive steps")
+    other = mpimbs.read(path, controls={"fast": lambda t: t}).contents.left_out
+    assert "left out: actuator with a state of its own, whose control is a function: fast" in other
 
 
 def test_equalities_hold_as_softly_as_mujoco_does(tmp_path: Path) -> None:
@@ -137,10 +171,9 @@ def test_limits_and_slack(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_told(tmp_path: Path) -> None:
-    """Tendons through space, over joints that were gathered, with friction."""
+    """Tendons through space, and with friction."""
     more = '<spatial name="rope"><site site="s1"/><site site="s2"/></spatial>'
     more += '<fixed name="tight" frictionloss="0.1"><joint joint="a" coef="1"/></fixed>'
-    more += '<fixed name="two" stiffness="1"><joint joint="d1" coef="1"/></fixed>'
     site = '<site name="s{}" pos="0 0 {}"/>'
     path = written(tmp_path / "hand.xml", more=more, constraint="enable")
     text = path.read_text().replace('<body name="palm">', site.format(1, 1) + '<body name="palm">' + site.format(2, 0))
@@ -149,5 +182,4 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert told == (
         "left out: tendon through space: rope",
         "left out: friction of tendon: tight",
-        "left out: tendon over a joint that is left out, or gathered with others: two",
     )

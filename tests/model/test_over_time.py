@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
+from scipy.integrate import solve_ivp
 
 import mpimbs
 from mpimbs.base.errors import InputError, InterruptionError
-from mpimbs.model import system_from, system_from_text, system_text
-from mpimbs.model.over_time import OverTime, stacked, weighed
+from mpimbs.model import System, system_from, system_from_text, system_text
+from mpimbs.model.over_time import OverTime, function_of, stacked, weighed
 from run.interruptions import signalled
 from tolerances import assert_close
 
@@ -87,3 +88,54 @@ def test_rows_that_are_refused(case: str) -> None:
     rows, message = BAD[case]
     with pytest.raises(InputError, match=f"body 'link1': torque {message}"):
         system_from("chain:3").set_torque("link1", rows)
+
+
+@pytest.mark.parametrize("begin", [0.0, -2.0])
+def test_what_follows_rows_with_a_lag(begin: float) -> None:
+    """As scipy integrates it, before, between and behind the rows; in model files, in other units, with expressions."""
+    rows = [[-1.0, 3.0], [0.5, -1.0], [0.7, 4.0], [2.0, 4.0], [2.5, 0.0]]
+    follow = function_of({"rows": rows, "lag": 0.3, "begin": begin}, 1, "a number")
+    times = [0.0, 0.2, 0.5, 0.6, 1.3, 2.2, 4.0]
+    straight = OverTime(map(tuple, rows))
+    found = solve_ivp(
+        lambda t, y: (straight(t) - y) / 0.3, (0.0, 4.0), [begin], t_eval=times, rtol=1e-10, atol=1e-12, max_step=0.05
+    )
+    np.testing.assert_allclose([follow(t) for t in times], found.y[0], atol=1e-8)
+    assert follow(-0.1) == begin
+    text = """name = "s"
+[units]
+time = "ms"
+[parameters]
+most = 4.0
+[[body]]
+name = "a"
+mass = 1
+inertia = [1, 1, 1, 0, 0, 0]
+joint = { type = "revolute", axis = [0, 0, 1], torque = { rows = [[0, 0], [100, "most"]], lag = "3 * 10", begin = 2 } }
+"""
+    system = system_from_text(text, "text")
+    torque = system.contents.body(0).joint.torque
+    assert torque == ((((0.0, 0.0), (0.1, 4.0))), 0.03, (2.0,))
+    again = system_from_text(system_text(system), "again")
+    assert again.contents.body(0) == system.contents.body(0)
+
+
+def test_a_lag_that_makes_no_sense() -> None:
+    system = System()
+    system.add(name="a", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint={"type": "revolute", "axis": (0, 0, 1)})
+    for torque, message in (
+        ({"rows": [[0, 1]], "lag": 0}, "lag must be positive, got 0"),
+        ({"rows": [[0, 1]]}, "needs rows and a lag in s"),
+        ({"rows": [[0, 1]], "lag": 1, "later": 2}, "needs rows and a lag in s"),
+        ({"rows": [[0, 1], [0, 2]], "lag": 1}, "must be in order of time"),
+    ):
+        with pytest.raises(InputError, match=f"body 'a': torque: {message}|body 'a': .*{message}"):
+            system.set_torque("a", torque)
+
+
+def test_a_single_row_is_read_again() -> None:
+    """As rows, not as the numbers in it."""
+    system = System()
+    joint = {"type": "revolute", "axis": (0, 0, 1), "torque": [[0.0, 5.0]]}
+    system.add(name="a", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+    assert system_from_text(system_text(system), "text").contents.body(0) == system.contents.body(0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.over_time import OverTime, are_rows, checked_rows, stacked, weighed
+from mpimbs.model.over_time import Lagged, OverTime, are_rows, checked_rows, stacked, together_lagged, weighed
 from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, RobotTendon, Servo, within
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
@@ -56,7 +56,9 @@ def of_several(torques: list[Any]) -> list[float] | TimeFunction:
         return torques
     if len(torques) == 1:
         return functions[0]
-    return stacked(torques) if all(isinstance(torque, OverTime) for torque in functions) else TorqueOfSeveral(torques)
+    if all(isinstance(torque, OverTime) for torque in functions):
+        return stacked(torques)
+    return together_lagged(torques) or TorqueOfSeveral(torques)
 
 
 def controls_in(path: str | PathLike[str]) -> dict[str, OverTime]:
@@ -110,6 +112,11 @@ def actuate(robot: Robot, controls: Controls | None = None) -> None:
             robot.leave_out("actuator whose force grows with what it moves", actuator.name)
         else:
             actuator = actuator._replace(control=given.get(actuator.name, actuator.control))
+            if actuator.lag:
+                if callable(actuator.control) and not isinstance(actuator.control, OverTime):
+                    robot.leave_out("actuator with a state of its own, whose control is a function", actuator.name)
+                    continue
+                actuator = actuator.lagging()
             if actuator.over is None:
                 driven.setdefault(actuator.joint, []).append(actuator)
                 continue
@@ -156,4 +163,9 @@ def _asked(actuators: list[RobotActuator], rest: float = 0.0) -> tuple[float, fl
         return stiffness, damping, constant
     if all(isinstance(control, OverTime) for _, control, _ in parts):
         return stiffness, damping, weighed(constant, [(factor, c.within(ends)) for factor, c, ends in parts])
+    lags = {control.lag if isinstance(control, Lagged) else 0.0 for _, control, _ in parts}
+    if len(lags) == 1 and 0.0 not in lags:
+        rows = weighed(constant, [(factor, control.rows) for factor, control, _ in parts])
+        begin = constant + sum(factor * control.begin[0] for factor, control, _ in parts)
+        return stiffness, damping, Lagged((rows, lags.pop(), (begin,)))
     return stiffness, damping, ControlledTorque(constant, tuple(parts))

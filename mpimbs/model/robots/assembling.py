@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -112,12 +112,13 @@ class JointGroup(NamedTuple):
         return found
 
 
-def grouped(joints: Sequence[RobotJoint]) -> Iterator[JointGroup]:
-    """Gather the joints of a link: as many at a time as there is a type for."""
+def grouped(joints: Sequence[RobotJoint], alone: Container[str] = ()) -> Iterator[JointGroup]:
+    """Gather the joints of a link: as many at a time as there is a type for, none of those that have to stay alone."""
     rest = list(joints)
     while rest:
         for count in (3, 2, 1):
-            group = _together(rest[:count]) if count <= len(rest) else None
+            free = count == 1 or not any(joint.name in alone for joint in rest[:count])
+            group = _together(rest[:count]) if free and count <= len(rest) else None
             if group is not None:
                 yield group
                 rest = rest[count:]
@@ -313,11 +314,13 @@ def _gathered(robot: Robot) -> list[RobotLink]:
 def _single_jointed(given: list[RobotLink], robot: Robot) -> tuple[list[RobotLink], list[JointGroup | None], list[int]]:
     """Put a link for each joint between; give all of them, their joints, and where each link of the robot is."""
     taken = {WORLD} | {link.name for link in given}
+    alone = {joint for tendon in (*robot.tendons, *robot.tendon_limits) for joint in tendon.over}
+    alone.update(joint for gear in robot.gears for joint in (gear.joint, gear.of))
     links: list[RobotLink] = []
     groups: list[JointGroup | None] = []
     last: list[int] = []
     for link in given:
-        found: list[JointGroup | None] = [*grouped(link.joints)]
+        found: list[JointGroup | None] = [*grouped(link.joints, alone)]
         *before, own = found or [None]
         parent, pose = last[link.parent] if link.parent >= 0 else -1, link.pose
         for group in before:

@@ -31,6 +31,8 @@ _HIDDEN = 3  # group of geoms from which on MuJoCo's viewer shows none
 _EQUALITIES = ("connect", "weld", "joint", "tendon", "flex", "flexvert", "flexstrain")  # of mjtEq
 
 
+_FILTERS = (2, 3)  # of mjtDyn, what follows a control with a lag
+_LEAST_LAG = 1e-15  # s
 _COUNTS = {"body": "nbody", "joint": "njnt", "equality": "neq"}  # of what is named by its number, how many there are
 
 
@@ -188,6 +190,9 @@ class _Compiled:
                 name, self._name("joint" if over is None else "tendon", joint), gear, gain, tuple(bias.tolist()),
                 control, (ends[0], ends[1]) if limited else UNBOUNDED, over=over,
             )  # fmt: skip
+            if m.actuator_dyntype[k] in _FILTERS:
+                begin = float(m.key_act[self._key, m.actuator_actadr[k]]) if self._key >= 0 else 0.0
+                actuator = actuator._replace(lag=max(float(m.actuator_dynprm[k, 0]), _LEAST_LAG), begin=begin)
             if m.actuator_forcelimited[k]:
                 actuator = actuator.no_stronger(*m.actuator_forcerange[k].tolist())
             if over is None and hasattr(m, "jnt_actfrclimited") and m.jnt_actfrclimited[joint] and gear:
@@ -206,7 +211,8 @@ class _Compiled:
         found = {
             "that the file switches off": off,
             "of no single hinge or slide, or fixed tendon": not self._of_one_axis(k) and self._tendons.under(k) is None,
-            "with a state of its own": m.actuator_dyntype[k] != 0 or m.actuator_plugin[k] >= 0,
+            "with a state of its own": m.actuator_dyntype[k] not in (0, *_FILTERS) or m.actuator_plugin[k] >= 0,
+            "with a state that has limits": m.actuator_dyntype[k] in _FILTERS and m.actuator_actlimited[k],
             "with a delay": hasattr(m, "actuator_delay") and m.actuator_delay[k] > 0.0,
             "whose gain or bias is not linear": m.actuator_gaintype[k] != 0 or m.actuator_biastype[k] not in (0, 1),
             "of several controls": controls != 1,

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpimbs.model.geometry import Shape
+from mpimbs.model.over_time import Lagged, OverTime
+from mpimbs.model.text import table
 from mpimbs.model.text.table import TimeFunction
 
 Floats = NDArray[np.float64]
@@ -230,15 +232,23 @@ class RobotActuator(NamedTuple):
     range: tuple[float, float] = UNBOUNDED
     strength: tuple[float, float] = UNBOUNDED
     over: dict[str, float] | None = None  # of a tendon, which the joint is then: the ratios, by joints
+    lag: float = 0.0  # s, with which it follows its control
+    begin: float = 0.0  # what of a control it begins with
 
     def no_stronger(self, least: float, most: float) -> RobotActuator:
-        """Give one whose force stays within a range: of no spring or damper by the range of its control."""
-        if any(self.bias[1:]) or not self.gain:
+        """Give one whose force stays within a range: of no spring, damper or lag by the range of its control."""
+        if any(self.bias[1:]) or not self.gain or self.lag:
             first, last = (within(end, (least, most)) for end in self.strength)
             return self._replace(strength=(first, last))
         ends = sorted(((least - self.bias[0]) / self.gain, (most - self.bias[0]) / self.gain))
         first, last = (within(end, ends) for end in self.range)
         return self._replace(range=(first, last))
+
+    def lagging(self) -> RobotActuator:
+        """Give one whose control is what it makes of its own, with its lag: of a number or rows."""
+        rows = self.control if isinstance(self.control, OverTime) else OverTime([(0.0, table.number(self.control))])
+        followed = rows.within(self.range)
+        return self._replace(control=Lagged((followed, self.lag, (self.begin,))), range=UNBOUNDED)
 
     @property
     def grows(self) -> bool:

@@ -184,10 +184,8 @@ class Values:
             if key not in fields or (self._si and not _has_text(fields[key])):
                 continue
             if not (key == "motion" and isinstance(fields[key], str)):
-                if key in OVER_TIME and are_rows(fields[key]):
-                    unit = ("s", *((unit,) * 3 if isinstance(unit, str) else unit))
                 try:
-                    found[key] = self._number(fields[key], unit)
+                    found[key] = (self._over_time if key in OVER_TIME else self._number)(fields[key], unit)
                 except InputError as error:
                     raise about((*keys, key), f"{keys_in_words((*keys, key))}: {error}") from None
         for key, table in kind.tables_within().items():
@@ -200,6 +198,15 @@ class Values:
                     for k, item in enumerate(inner)
                 ]
         return found
+
+    def _over_time(self, given: Any, unit: Units) -> Any:
+        """A number, or numbers in lists, or rows of a time and such, or what follows such rows."""
+        if isinstance(given, dict):
+            units = {"rows": unit, "lag": "s", "begin": unit}
+            return {key: self._over_time(value, units.get(key, "1")) for key, value in given.items()}
+        return self._number(
+            given, ("s", *((unit,) * 3 if isinstance(unit, str) else unit)) if are_rows(given) else unit
+        )
 
     def _number(self, given: Any, unit: Units) -> Any:
         """A number, or numbers in lists; what is none is left to the check of the table."""
@@ -217,4 +224,5 @@ class Values:
 def _has_text(given: Any) -> bool:
     """Whether there is an expression in what stands for a number, or for numbers in lists."""
     kind = type(given)
-    return kind is str or (kind is list and any(map(_has_text, given)))
+    inner = given.values() if kind is dict else given
+    return kind is str or (kind in (list, dict) and any(map(_has_text, inner)))

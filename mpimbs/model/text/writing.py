@@ -18,7 +18,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.order.segments import Branches, Copies, Segment
-from mpimbs.model.over_time import OverTime
+from mpimbs.model.over_time import OVER_TIME, Lagged
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.table import CheckedTable
@@ -160,7 +160,7 @@ class _Tables:
             elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
                 for item in value:
                     subtables += ["", f"[[{header}.{key}]]", *self.lines(f"{header}.{key}", item)]
-            elif callable(value) and not isinstance(value, OverTime):
+            elif callable(value) and not isinstance(value, OVER_TIME):
                 function = _FUNCTIONS.get(type(table), "a function of time")
                 if not self._functions:
                     raise InputError(
@@ -186,8 +186,11 @@ def _value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Lagged):
+        return f"{{ rows = {_value(value.rows)}, lag = {_value(value.lag)}, begin = {_value(value.begin)} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, tuple):
-        return _value(value[0]) if len(value) == 1 else f"[{', '.join(map(_value, value))}]"
+        single = len(value) == 1 and not isinstance(value[0], tuple)
+        return _value(value[0]) if single else f"[{', '.join(map(_value, value))}]"
     return repr(value)

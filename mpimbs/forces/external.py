@@ -8,17 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.base.errors import SimulationError
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
-from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
+from mpimbs.forces.time_functions import servos_of_time, torques_over_time, value_of
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
-from mpimbs.sweep.bounded import Bounded, servos_over_time
+from mpimbs.sweep.bounded import Bounded
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -70,10 +69,9 @@ class ExternalLoads:
         self.motions = motions = GivenMotions(subchain) if motions is None else motions
         self._subchain, system = subchain, subchain.system
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
-        self._torques = subchain.columns.torque_functions
+        self._torques, self._speeds = torques_over_time(subchain)
         self.bounded = Bounded.of(subchain.columns)
-        self._servos = servos_over_time(subchain.columns, self.bounded)
-        self._driven = np.concatenate([np.r_[own] for _, own, _ in self._servos] or [np.zeros(0, np.int64)])
+        self._servos, self._driven = servos_of_time(subchain, self.bounded)
         self._wrenches: dict[int, list[Wrench]] = {}
         for body, wrench in subchain.columns.wrenches:
             self._wrenches.setdefault(body, []).append(wrench)
@@ -93,6 +91,8 @@ class ExternalLoads:
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
+        self._torques.compile()
+        self._servos.compile()
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
@@ -140,20 +140,17 @@ class ExternalLoads:
         if not finite:
             tau[:] = np.nan
             return motion if self.needs_motions else None
-        offset, system = self._subchain.columns.u_offset, self._subchain.system
-        for body, function in self._torques:
-            count = int(offset[body + 1] - offset[body])
-            tau[offset[body] : offset[body + 1]] += self._value(function, t, self._title(body), "torque", count)
-        for body, own, function in self._servos:
-            count = own.stop - own.start
-            self.bounded.torque[own] = self._value(function, t, self._title(body), "servo_torque", count)
+        system = self._subchain.system
+        if self._torques:
+            tau[self._speeds] += self._torques.at(t)
         if self._servos:
+            self.bounded.torque[self._driven] = self._servos.at(t)
             tau[self.bounded.speeds[self._driven]] += self.bounded.forces(q, u)[self._driven]
         if self.tendons is not None:
-            self.tendons.add(lambda function, of: self._value(function, t, of, "force", 1), tau)
+            self.tendons.add(t, tau)
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name
-            part.set_torque(loop, self._value(torque, t, f"loop '{name}'", "torque", part.freedoms(loop)))
+            part.set_torque(loop, value_of(f"the torque function of loop '{name}'", t, torque, part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
         if self.needs_motions:
@@ -161,8 +158,8 @@ class ExternalLoads:
         for body, group in self._wrenches.items():
             total = np.zeros(6)
             for wrench in group:
-                moment = self._value(wrench.moment, t, self._title(body), "wrench", 3)
-                force = self._value(wrench.force, t, self._title(body), "wrench", 3)
+                title = f"the wrench function of body '{self._subchain.name_of(body)}'"
+                moment, force = (value_of(title, t, given, 3, False) for given in (wrench.moment, wrench.force))
                 if wrench.frame == "world" and rotations is not None:
                     moment, force = moment @ rotations[body], force @ rotations[body]
                 total[:3] += moment + np.cross(wrench.point, force)
@@ -188,19 +185,3 @@ class ExternalLoads:
         for body_force in self._body_forces:
             body_force.add_resistance(found, self._subchain.n_bodies)
         return found
-
-    def _title(self, body: int) -> str:
-        return f"body '{self._subchain.name_of(body)}'"
-
-    @staticmethod
-    def _value(given: object, t: float, of: str, what: str, count: int) -> Floats:
-        def subject() -> str:
-            return f"the {what} function of {of}"
-
-        value = np.asarray(called(subject, t, given) if callable(given) else given)
-        if value.ndim == 0 and what == "wrench":  # no number serves for three components
-            value = value[None]
-        value = shaped(subject, t, value, (count,))
-        if not np.all(np.isfinite(value)):
-            raise SimulationError(f"{subject().replace(' function', '')} is not finite at t = {t:g} s: {value}")
-        return value

@@ -6,14 +6,12 @@ same sequence, and find the same force.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from mpimbs.forces.springs import MakeExchange, NoMessages
+from mpimbs.forces.time_functions import TimeFunctions
 from mpimbs.model.contents import Contents
-from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
@@ -84,26 +82,29 @@ class ActingTendons:
         constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
         each = np.arange(len(here))
         self.law = Bounded(each, each, constant + self._at_rest, *rest)
-        self._functions = [(k, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
+        over_time = [(k, t.name, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
+        self._driven = np.array([k for k, *_ in over_time], np.int64)
+        self._functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `add` calls; no function is called."""
         self._forces()
+        self._functions.compile()
 
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
-        own = np.zeros((len(self.tendons), 2))
-        np.add.at(own, self.of, self.ratios[:, None] * np.column_stack((q[self._places], u[self.speeds])))
+        parts = (self.ratios * q[self._places], self.ratios * u[self.speeds])
+        own = np.stack([np.bincount(self.of, part, len(self.tendons)) for part in parts], axis=1)
         self.exchange.to_others[:] = own[self._sent].ravel()
         self.exchange()
         if len(own):
             told = np.concatenate([own, self.exchange.from_others.reshape(-1, 2)])[self._sequence]
             self.lengths[:], self.rates[:] = np.add.reduceat(told, self._begins).T
 
-    def add(self, value: Callable[[TimeFunction, str], Floats], tau: Floats) -> None:
-        """Add the generalized forces to `tau` [nu], after `find`; `value` calls a function of time, of a subject."""
-        for k, function in self._functions:
-            self.law.torque[k] = value(function, f"tendon '{self.tendons[k].name}'")[0] + self._at_rest[k]
+    def add(self, t: float, tau: Floats) -> None:
+        """Add the generalized forces at a time (s) to `tau` [nu], after `find`."""
+        if self._functions:
+            self.law.torque[self._driven] = self._functions.at(t) + self._at_rest[self._driven]
         np.add.at(tau, self.speeds, self.ratios * self._forces()[self.of])
 
     def _forces(self) -> Floats:

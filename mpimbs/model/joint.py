@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
-from mpimbs.model.over_time import are_rows, function_of
+from mpimbs.model.over_time import are_rows, as_time_function
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
 
@@ -126,7 +126,7 @@ class Jointed(CheckedTable):
         if not kind.nu:
             raise ValueError("has nothing to act on in a fixed joint; leave it out")
         units = " ".join(_units_by_type(kind.name)["torque"])  # type: ignore[arg-type]  # one for each
-        found = function_of(value, kind.nu, f"{units} along a {kind.name} joint")
+        found = as_time_function(value, kind.nu, f"{units} along a {kind.name} joint")
         assert found is not None
         return found
 

@@ -19,10 +19,21 @@ Rows = tuple[tuple[float, ...], ...]
 _TIME = itemgetter(0)
 
 
+Knots = tuple[list[float], Any, Any, Any]
+"""Times (s) from which on a function of time is another line or follows one; there, [knots, numbers], the value of the
+line, its slope, and what was reached."""
+
+
 class OverTime(tuple[tuple[float, ...], ...]):
     """A function of time (s) by its rows of a time and values: linear between them, constant before and behind."""
 
-    __slots__ = ()
+    lag = 0.0  # s
+
+    @property
+    def knots(self) -> Knots:
+        """Where straight lines begin; before the first one the value is that there."""
+        times, values, slopes = _lines([row[0] for row in self], [row[1:] for row in self])
+        return times, values, slopes, values
 
     def __call__(self, t: float) -> Any:
         """Give the value at a time (s), several as a tuple."""
@@ -71,11 +82,10 @@ class Lagged(tuple[Any, ...]):
         return tuple(self[2])
 
     @cached_property
-    def _knots(self) -> tuple[list[float], Any, Any, Any]:
-        """Where straight lines begin, from 0 on: the times, and there values, slopes, and what was reached."""
+    def knots(self) -> Knots:
+        """Where lines begin that it follows, from the time 0 on; before it is `begin`."""
         times = [0.0, *(row[0] for row in self.rows if row[0] > 0.0)]
-        values = np.array([self.rows(t) for t in times]).reshape(len(times), -1)
-        slopes = np.vstack([np.diff(values, axis=0) / np.diff(times)[:, None], np.zeros(values.shape[1])])
+        times, values, slopes = _lines(times, [self.rows(t) for t in times])
         reached = np.empty_like(values)
         reached[0] = self.begin
         for k in range(1, len(times)):
@@ -88,7 +98,7 @@ class Lagged(tuple[Any, ...]):
 
     def __call__(self, t: float) -> Any:
         """Give the value at a time (s), several as a tuple."""
-        times, *given = self._knots
+        times, *given = self.knots
         k = bisect_right(times, t) - 1
         found = self.begin if k < 0 else tuple(self._at(t - times[k], *(each[k] for each in given)).tolist())
         return found[0] if len(found) == 1 else found
@@ -96,6 +106,13 @@ class Lagged(tuple[Any, ...]):
 
 OVER_TIME = OverTime | Lagged
 """What changes over time by numbers alone, which files can hold."""
+
+
+def _lines(times: list[float], values: Any) -> tuple[list[float], Any, Any]:
+    """Times, values there [n, any], and the slopes from there on, behind the last none."""
+    there = np.array(values, np.float64).reshape(len(times), -1)
+    rises = np.diff(there, axis=0) / np.diff(times)[:, None]
+    return times, there, np.vstack([rises, np.zeros(there.shape[1])])
 
 
 def _of(times: Any, *columns: Any) -> OverTime:
@@ -157,7 +174,7 @@ def checked_rows(value: Any, count: int, what: str) -> Rows:
     return rows
 
 
-def function_of(value: Any, count: int, what: str) -> TimeFunction | None:
+def as_time_function(value: Any, count: int, what: str) -> TimeFunction | None:
     """Return the function of time that a value is: itself, by rows of `count` values, or with a lag; None of others.
 
     Raises
@@ -179,7 +196,7 @@ def function_of(value: Any, count: int, what: str) -> TimeFunction | None:
 
 
 def _vector_or_function(value: Any) -> tuple[float, ...] | TimeFunction:
-    found = function_of(value, 3, "x y z")
+    found = as_time_function(value, 3, "x y z")
     return table.vector(value) if found is None else found
 
 

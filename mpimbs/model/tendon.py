@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, model_validator
 from mpimbs.model.body import Name
 from mpimbs.model.event import NameList
 from mpimbs.model.joint import check_stop
-from mpimbs.model.over_time import function_of
+from mpimbs.model.over_time import as_time_function
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, NotNegative, Number, TimeFunction, Unit
 
@@ -20,7 +20,7 @@ def _ratios(value: Any) -> tuple[float, ...]:
 
 
 def _force(value: Any) -> float | TimeFunction:
-    found = function_of(value, 1, "the force")
+    found = as_time_function(value, 1, "the force")
     return table.number(value) if found is None else found
 
 

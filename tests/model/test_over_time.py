@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 import mpimbs
 from mpimbs.base.errors import InputError, InterruptionError
 from mpimbs.model import System, system_from, system_from_text, system_text
-from mpimbs.model.over_time import OverTime, function_of, stacked, weighed
+from mpimbs.model.over_time import OverTime, as_time_function, stacked, weighed
 from run.interruptions import signalled
 from tolerances import assert_close
 
@@ -94,7 +94,7 @@ def test_rows_that_are_refused(case: str) -> None:
 def test_what_follows_rows_with_a_lag(begin: float) -> None:
     """As scipy integrates it, before, between and behind the rows; in model files, in other units, with expressions."""
     rows = [[-1.0, 3.0], [0.5, -1.0], [0.7, 4.0], [2.0, 4.0], [2.5, 0.0]]
-    follow = function_of({"rows": rows, "lag": 0.3, "begin": begin}, 1, "a number")
+    follow = as_time_function({"rows": rows, "lag": 0.3, "begin": begin}, 1, "a number")
     times = [0.0, 0.2, 0.5, 0.6, 1.3, 2.2, 4.0]
     straight = OverTime(map(tuple, rows))
     found = solve_ivp(

@@ -37,11 +37,12 @@ from mpimbs.dynamics.statics.changes import (
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.tendons import tendons_alone
+from mpimbs.forces.time_functions import servos_of_time, torques_over_time, value_of
 from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.bounded import Bounded, servos_over_time
+from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
 
@@ -200,9 +201,8 @@ class Stiffness:
         part, columns, nu = self._part, self._part.columns, self._system.nu
         offset, q_offset = columns.u_offset, columns.q_offset
         forces, stiff = columns.torque.copy(), columns.stiffness
-        for body, function in columns.torque_functions:
-            first, last = offset[body : body + 2].tolist()
-            forces[first:last] += _value(f"the torque function of body '{part.name_of(body)}'", function, last - first)
+        torques, driven = torques_over_time(part)
+        forces[driven] += torques.at(0.0)
         given, changes = np.zeros(nu), []
         for joint_force in self._system.loads.joint_forces:
             if acting := ActingJointForce(joint_force, part):
@@ -219,9 +219,8 @@ class Stiffness:
         forces[stops.speeds] += stops.forces(self._q, still)
         pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
         rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
-        for body, own, function in servos_over_time(columns, bounded):
-            of = f"the servo_torque function of body '{part.name_of(body)}'"
-            bounded.torque[own] = _value(of, function, own.stop - own.start)
+        servos, at = servos_of_time(part, bounded)
+        bounded.torque[at] = servos.at(0.0)
         np.add.at(forces, bounded.speeds, bounded.forces(self._q, still))
         held = np.where(bounded.free(self._q, still), bounded.stiffness, 0.0)
         rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]
@@ -255,7 +254,7 @@ class Stiffness:
             return []
         tendons = tendons_alone(self._part)
         tendons.find(self._q, np.zeros_like(forces))
-        tendons.add(lambda function, of: _value(f"the force function of {of}", function, 1), forces)
+        tendons.add(0.0, forces)
         held, _ = tendons.resistance()
         along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(held), len(forces)))
         return [csr_array(along.T @ along.multiply(held[:, None]))]
@@ -299,7 +298,7 @@ class Stiffness:
     def _add_wrenches(self) -> None:
         for body, wrench in self._part.columns.wrenches:
             title = f"the wrench function of body '{self._part.name_of(body)}'"
-            moment, force = (_value(title, given, 3) for given in (wrench.moment, wrench.force))
+            moment, force = (value_of(title, 0.0, given, 3, False) for given in (wrench.moment, wrench.force))
             at = self._points(np.array([body]), np.array([wrench.point]))[0]
             if wrench.frame == "body":
                 moment, force = self._rotation[body] @ moment, self._rotation[body] @ force
@@ -434,12 +433,6 @@ class Stiffness:
         for axis, value in zip(joints.freedoms(k), given, strict=True):
             (angular if axis < FORCE else linear)[:] += value * np.outer(frame[:, axis % 3], frame[:, axis % 3])
         return angular, linear
-
-
-def _value(title: str, given: Any, count: int) -> Floats:
-    """Give a value that is constant, or that a function of time has at its begin."""
-    value = called(lambda: title, 0.0, given) if callable(given) else given
-    return shaped(lambda: title, 0.0, np.atleast_1d(value), (count,))
 
 
 def _orders(kind: int) -> list[tuple[int, int, float]]:

@@ -1,0 +1,142 @@
+"""Functions of time, called together: those by rows in compiled code, the others one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from mpimbs.base.errors import SimulationError
+from mpimbs.forces.calls import called, shaped
+from mpimbs.kernels.compiler import kernel
+from mpimbs.model.over_time import OVER_TIME
+from mpimbs.model.text.table import TimeFunction
+from mpimbs.parts.subchain import Subchain
+from mpimbs.sweep.bounded import Bounded, servos_over_time
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@kernel
+def values_of_rows(t, first, times, numbers, lags, places, found):
+    """Write the values of functions by rows at a time t (s) to their places.
+
+    Of function f the knots are first[f] to first[f + 1] - 1: at `times` (s), with values, slopes, and what was reached
+    [knots, 3]; see `OverTime.knots`. One that has no lag, lags[f] = 0, is its rows.
+    """
+    for f in range(lags.size):
+        low, high = first[f], first[f + 1]
+        while high - low > 1:
+            middle = (low + high) // 2
+            if times[middle] <= t:
+                low = middle
+            else:
+                high = middle
+        s, at = t - times[low], 3 * low
+        value, slope, reached = numbers[at], numbers[at + 1], numbers[at + 2]
+        if s < 0.0:
+            found[places[f]] = reached
+        elif lags[f] == 0.0:
+            found[places[f]] = value + slope * s
+        else:
+            late = slope * lags[f]
+            found[places[f]] = value + slope * s - late + (reached - value + late) * np.exp(-s / lags[f])
+
+
+class TimeFunctions:
+    """Functions of time, each of as many numbers as it is for.
+
+    Parameters
+    ----------
+    functions : sequence of (str, function, int)
+        What messages call each, itself, and how many numbers it gives.
+    """
+
+    def __init__(self, functions: Sequence[tuple[str, TimeFunction, int]]) -> None:
+        ends = [0, *accumulate(count for *_, count in functions)]
+        self._values = np.zeros(ends[-1])
+        self._called: list[tuple[str, TimeFunction, slice]] = []
+        times: list[float] = []
+        numbers, first, lags, places = [np.zeros(0)], [0], list[float](), list[int]()
+        for (title, function, count), begin in zip(functions, ends, strict=False):
+            if not isinstance(function, OVER_TIME):
+                self._called.append((title, function, slice(begin, begin + count)))
+                continue
+            at, *columns = function.knots
+            for k, column in enumerate(np.stack(columns, axis=2).transpose(1, 0, 2)):
+                times += at
+                numbers.append(column.ravel())
+                first.append(len(times))
+                lags.append(function.lag)
+                places.append(begin + k)
+        self._rows = (
+            *(np.array(first), np.array(times), np.concatenate(numbers), np.array(lags), np.array(places, np.int64)),
+            self._values,
+        )
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, what `at` calls; no function is called."""
+        if self._rows[3].size:
+            values_of_rows(0.0, *self._rows)
+
+    def at(self, t: float) -> Floats:
+        """Give the values of all at a time (s), used again.
+
+        Raises
+        ------
+        SimulationError
+            A function failed, or gave others than so many finite numbers.
+        """
+        if self._rows[3].size:
+            values_of_rows(t, *self._rows)
+        for title, function, own in self._called:
+            self._values[own] = value_of(title, t, function, own.stop - own.start)
+        return self._values
+
+
+def value_of(title: str, t: float, given: object, count: int, one_for_all: bool = True) -> Floats:
+    """Give so many numbers, constant or of a function of time (s), which messages call by a title.
+
+    `one_for_all`: whether one number may stand for all.
+
+    Raises
+    ------
+    SimulationError
+        It failed, or gave others than so many finite numbers.
+    """
+
+    def subject() -> str:
+        return title
+
+    value = np.asarray(called(subject, t, given) if callable(given) else given)
+    value = shaped(subject, t, value if value.ndim or one_for_all else value[None], (count,))
+    if not np.all(np.isfinite(value)):
+        raise SimulationError(f"{title.replace(' function', '')} is not finite at t = {t:g} s: {value}")
+    return value
+
+
+def torques_over_time(part: Subchain) -> tuple[TimeFunctions, Integers]:
+    """Give the torques of the joints of a part that are functions of time, and along which speeds they act."""
+    offset, given = part.columns.u_offset, part.columns.torque_functions
+    speeds = [np.arange(*offset[body : body + 2]) for body, _ in given]
+    functions = [
+        (f"the torque function of body '{part.name_of(body)}'", function, len(own))
+        for (body, function), own in zip(given, speeds, strict=True)
+    ]
+    return TimeFunctions(functions), np.concatenate([np.zeros(0, np.int64), *speeds])
+
+
+def servos_of_time(part: Subchain, bounded: Bounded) -> tuple[TimeFunctions, Integers]:
+    """Give the torques of servos of a part that are functions of time, and where they are among all."""
+    given = servos_over_time(part.columns, bounded)
+    functions = [
+        (f"the servo_torque function of body '{part.name_of(k)}'", function, own.stop - own.start)
+        for k, own, function in given
+    ]
+    return TimeFunctions(functions), np.concatenate([np.zeros(0, np.int64), *(np.r_[own] for _, own, _ in given)])

@@ -12,7 +12,7 @@ from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
-from mpimbs.forces.time_functions import servos_of_time, torques_over_time, value_of
+from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
@@ -150,7 +150,9 @@ class ExternalLoads:
             self.tendons.add(t, tau)
         for part, loop, torque in self._loops:
             name = system.loops[int(part.numbers[loop])].name
-            part.set_torque(loop, value_of(f"the torque function of loop '{name}'", t, torque, part.freedoms(loop)))
+            part.set_torque(
+                loop, checked_values(f"the torque function of loop '{name}'", t, torque, part.freedoms(loop))
+            )
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
         if self.needs_motions:
@@ -159,7 +161,7 @@ class ExternalLoads:
             total = np.zeros(6)
             for wrench in group:
                 title = f"the wrench function of body '{self._subchain.name_of(body)}'"
-                moment, force = (value_of(title, t, given, 3, False) for given in (wrench.moment, wrench.force))
+                moment, force = (checked_values(title, t, given, 3, False) for given in (wrench.moment, wrench.force))
                 if wrench.frame == "world" and rotations is not None:
                     moment, force = moment @ rotations[body], force @ rotations[body]
                 total[:3] += moment + np.cross(wrench.point, force)

@@ -96,11 +96,11 @@ class TimeFunctions:
         if self._rows[3].size:
             values_of_rows(t, *self._rows)
         for title, function, own in self._called:
-            self._values[own] = value_of(title, t, function, own.stop - own.start)
+            self._values[own] = checked_values(title, t, function, own.stop - own.start)
         return self._values
 
 
-def value_of(title: str, t: float, given: object, count: int, one_for_all: bool = True) -> Floats:
+def checked_values(title: str, t: float, given: object, count: int, one_for_all: bool = True) -> Floats:
     """Give so many numbers, constant or of a function of time (s), which messages call by a title.
 
     `one_for_all`: whether one number may stand for all.

@@ -18,7 +18,6 @@ from mpimbs.model.text.table import TimeFunction
 Rows = tuple[tuple[float, ...], ...]
 _TIME = itemgetter(0)
 
-
 Knots = tuple[list[float], Any, Any, Any]
 """Times (s) from which on a function of time is another line or follows one; there, [knots, numbers], the value of the
 line, its slope, and what was reached."""
@@ -27,6 +26,7 @@ line, its slope, and what was reached."""
 class OverTime(tuple[tuple[float, ...], ...]):
     """A function of time (s) by its rows of a time and values: linear between them, constant before and behind."""
 
+    __slots__ = ()
     lag = 0.0  # s
 
     @property

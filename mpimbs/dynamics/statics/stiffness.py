@@ -37,7 +37,7 @@ from mpimbs.dynamics.statics.changes import (
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.tendons import tendons_alone
-from mpimbs.forces.time_functions import servos_of_time, torques_over_time, value_of
+from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
@@ -298,7 +298,7 @@ class Stiffness:
     def _add_wrenches(self) -> None:
         for body, wrench in self._part.columns.wrenches:
             title = f"the wrench function of body '{self._part.name_of(body)}'"
-            moment, force = (value_of(title, 0.0, given, 3, False) for given in (wrench.moment, wrench.force))
+            moment, force = (checked_values(title, 0.0, given, 3, False) for given in (wrench.moment, wrench.force))
             at = self._points(np.array([body]), np.array([wrench.point]))[0]
             if wrench.frame == "body":
                 moment, force = self._rotation[body] @ moment, self._rotation[body] @ force

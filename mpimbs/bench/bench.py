@@ -19,7 +19,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
 from mpimbs.dynamics.operators.composites import RECURSIVE
-from mpimbs.model import Model
+from mpimbs.model import ModelLike
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.lane_subtrees import Swept
@@ -29,7 +29,7 @@ MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
 _ROUNDS = 5
 
 
-def bench_inertia(system: Model, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
+def bench_inertia(system: ModelLike, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
     """Time the inertia matrix at the initial state; all ranks call together.
 
     What is timed takes turns: the matrix, its phases, the time of writing as many bytes, products with it and its
@@ -118,7 +118,7 @@ _BY_PHASE = 0.1  # of the evaluations, timed by phase beside the others
 
 
 def bench(
-    system: Model,
+    system: ModelLike,
     comm: MPI.Comm,
     coupling: str = EvaluationSettings.coupling,
     seconds: float = 1.0,
@@ -258,7 +258,7 @@ def _difference(one: _Timed, other: _Timed) -> float:
 
 
 def bench_batch(
-    system: Model, copies: int, comm: MPI.Comm, seconds: float = 1.0, lanes: int | None = None
+    system: ModelLike, copies: int, comm: MPI.Comm, seconds: float = 1.0, lanes: int | None = None
 ) -> dict[str, Any]:
     """Time an evaluation of a batch of copies in different states, and the same one copy after the other.
 

@@ -22,7 +22,7 @@ from mpimbs.dynamics.operators.inertia import InertiaMatrix
 from mpimbs.dynamics.operators.inverse import InverseDynamics
 from mpimbs.dynamics.operators.jacobians import PART, WORLD_FRAME, Jacobians
 from mpimbs.dynamics.state_derivative import StateDerivative
-from mpimbs.model import Model
+from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import communicator, same_system
 
@@ -107,7 +107,7 @@ class Dynamics:
     @takes(EvaluationSettings)
     def __init__(
         self,
-        system: Model,
+        system: ModelLike,
         comm: MPI.Comm | None = None,
         coupling: str = EvaluationSettings.coupling,
         **settings: Any,

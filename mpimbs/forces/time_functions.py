@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mpimbs.base.errors import SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.kernels.compiler import kernel
-from mpimbs.model.over_time import OVER_TIME
+from mpimbs.model.over_time import BY_NUMBERS
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded, servos_over_time
@@ -62,7 +62,7 @@ class TimeFunctions:
         times: list[float] = []
         numbers, first, lags, places = [np.zeros(0)], [0], list[float](), list[int]()
         for (title, function, count), begin in zip(functions, ends, strict=False):
-            if not isinstance(function, OVER_TIME):
+            if not isinstance(function, BY_NUMBERS):
                 self._called.append((title, function, slice(begin, begin + count)))
                 continue
             at, *columns = function.knots

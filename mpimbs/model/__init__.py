@@ -7,7 +7,7 @@ Begin with `system.py` and `body.py`.
 from mpimbs.model.body import Body, Loop, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
-from mpimbs.model.examples.library import GENERATORS, Model, contents_from, read, system_from
+from mpimbs.model.examples.library import GENERATORS, ModelLike, contents_from, read, system_from
 from mpimbs.model.facts import facts
 from mpimbs.model.force_functions import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.gear import Gear
@@ -38,7 +38,7 @@ __all__ = [
     "JointStep",
     "JointType",
     "Loop",
-    "Model",
+    "ModelLike",
     "Rod",
     "Shape",
     "Spring",

@@ -104,7 +104,7 @@ class Lagged(tuple[Any, ...]):
         return found[0] if len(found) == 1 else found
 
 
-OVER_TIME = OverTime | Lagged
+BY_NUMBERS = OverTime | Lagged
 """What changes over time by numbers alone, which files can hold."""
 
 

@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
 from mpimbs.base.errors import InputError
-from mpimbs.model import BodyMotion, Model, contents_from
+from mpimbs.model import BodyMotion, ModelLike, contents_from
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import BOUNDARY, PLACE
 
 Floats = npt.NDArray[np.float64]
 
 
-def kinematics(system: Model | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | None = None) -> BodyMotion:
+def kinematics(system: ModelLike | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | None = None) -> BodyMotion:
     """Give the poses and velocities of all bodies of a system, in a state or in several; by one process.
 
     Parameters

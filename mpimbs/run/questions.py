@@ -22,7 +22,7 @@ from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit, com
 from mpimbs.dynamics.resources import EVALUATION, check_memory, ranks_on_node
 from mpimbs.dynamics.statics.modes import Modes
 from mpimbs.dynamics.statics.modes import modes as modes_of
-from mpimbs.model import Model
+from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
 from mpimbs.parallel.agreement import communicator, first_on_node, same_system
@@ -35,7 +35,7 @@ OF_QUESTIONS = StateArrays(("q", "u"), ("tau", "udot"))
 
 @contextlib.contextmanager
 def _asked(
-    model: Model, comm: MPI.Comm | None, t: float, given: dict[str, Any], **settings: Any
+    model: ModelLike, comm: MPI.Comm | None, t: float, given: dict[str, Any], **settings: Any
 ) -> Iterator[tuple[Dynamics, State]]:
     """Divide a model among the ranks, and give each its parts of a state, the model's own where there is none."""
     world = communicator(comm)
@@ -60,7 +60,7 @@ def _asked(
 
 
 def accelerations(
-    model: Model,
+    model: ModelLike,
     q: npt.ArrayLike | None = None,
     u: npt.ArrayLike | None = None,
     tau: npt.ArrayLike | None = None,
@@ -102,7 +102,7 @@ def accelerations(
 
 
 def inverse_dynamics(
-    model: Model,
+    model: ModelLike,
     q: npt.ArrayLike | None = None,
     u: npt.ArrayLike | None = None,
     udot: npt.ArrayLike | None = None,
@@ -134,7 +134,7 @@ def inverse_dynamics(
         return dynamics.gather_u.everywhere(dynamics.inverse_dynamics(state.q, state.u, wanted, t, actuated))
 
 
-def inertia_matrix(model: Model, q: npt.ArrayLike | None = None, *, comm: MPI.Comm | None = None) -> Floats:
+def inertia_matrix(model: ModelLike, q: npt.ArrayLike | None = None, *, comm: MPI.Comm | None = None) -> Floats:
     """Give the joint-space inertia matrix M [nu, nu] of a model, of loops that of the spanning tree; all ranks call.
 
     Parameters
@@ -156,7 +156,7 @@ def inertia_matrix(model: Model, q: npt.ArrayLike | None = None, *, comm: MPI.Co
 
 
 def assemble(
-    model: Model,
+    model: ModelLike,
     q: npt.ArrayLike | None = None,
     u: npt.ArrayLike | None = None,
     *,
@@ -188,7 +188,7 @@ def assemble(
         return State(dynamics.gather_q.everywhere(found[0]), dynamics.gather_u.everywhere(found[1]))
 
 
-def settle(model: Model, q: npt.ArrayLike | None = None, *, t: float = 0.0, comm: MPI.Comm | None = None) -> Floats:
+def settle(model: ModelLike, q: npt.ArrayLike | None = None, *, t: float = 0.0, comm: MPI.Comm | None = None) -> Floats:
     """Give the coordinates [nq] of a static equilibrium of a model near some; all ranks call.
 
     Parameters
@@ -211,7 +211,7 @@ def settle(model: Model, q: npt.ArrayLike | None = None, *, t: float = 0.0, comm
         return dynamics.gather_q.everywhere(settled(dynamics, state.q, t).q)
 
 
-def modes(model: Model, q: npt.ArrayLike | None = None, count: int = 10, *, comm: MPI.Comm | None = None) -> Modes:
+def modes(model: ModelLike, q: npt.ArrayLike | None = None, count: int = 10, *, comm: MPI.Comm | None = None) -> Modes:
     """Give the lowest natural frequencies of a model about an equilibrium, and their shapes; all ranks call.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.settings import takes
-from mpimbs.model import Model
+from mpimbs.model import ModelLike
 from mpimbs.parallel.agreement import communicator
 from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import Result
@@ -25,7 +25,7 @@ class _ToItsEnd(Simulation):
 
 @takes(SimulationSettings)
 def simulate(
-    system: Model,
+    system: ModelLike,
     t_end: float | None = None,
     comm: MPI.Comm | None = None,
     *,

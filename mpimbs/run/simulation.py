@@ -22,7 +22,7 @@ from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, PER_BODY
 from mpimbs.files.checkpoint import Kept
-from mpimbs.model import Model
+from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
@@ -69,7 +69,7 @@ class Simulation:
     @takes(SimulationSettings)
     def __init__(
         self,
-        system: Model,
+        system: ModelLike,
         comm: MPI.Comm | None = None,
         *,
         output: str | Path | None = None,

@@ -313,6 +313,10 @@ def test_the_schema_knows_what_files_may_say() -> None:
     schema.check_schema(schema.schema)
     for text in (EXAMPLE, PENDULUM, IN_OTHER_UNITS + MEASURED, system_text(system_from("andrews")), ROD):
         assert not list(schema.iter_errors(tomllib.loads(text)))
+    lagging = "[[body]]\nname = 'a'\nmass = 1\ninertia = [1, 1, 1, 0, 0, 0]\njoint.type = 'revolute'\n"
+    lagging += "joint.torque = {rows = [[0, 1], ['2 * 3', 4]], lag = 0.1}"
+    assert not list(schema.iter_errors(tomllib.loads(lagging)))
+    assert list(schema.iter_errors(tomllib.loads(lagging.replace("lag", "lack"))))
     wrong = ("mas = 1", "mass = [true]", "inertia = [1, 2, 3]", "joint = {type = 'hinge'}", "units = {length = 'feet'}")
     for text in wrong:
         heading, rest = (text, "") if "units" in text else ("", text)

@@ -44,7 +44,7 @@ MOST_CHILDREN = 1_000_000  # every child of a body is another template, an objec
 Words = NDArray[np.uint64]
 
 
-Model = System | Contents | str | Path
+ModelLike = System | Contents | str | Path
 """A system, what one holds, or what names a model."""
 
 

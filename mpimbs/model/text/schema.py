@@ -11,9 +11,17 @@ from pydantic.json_schema import models_json_schema
 from mpimbs.model.joints import JOINT_NAMES
 from mpimbs.model.text.files import TABLES, Model
 from mpimbs.model.text.table import CheckedTable, Unit
+from mpimbs.model.text.values import OVER_TIME
 
 _NUMBER = {"type": ["number", "string"]}  # a text is an expression
 _NUMBERS = {"anyOf": [_NUMBER, {"type": "array", "items": {"$ref": "#/$defs/numbers"}}]}
+_LAGGED = {
+    "type": "object",
+    "properties": {"rows": {"$ref": "#/$defs/numbers"}, "lag": _NUMBER, "begin": {"$ref": "#/$defs/numbers"}},
+    "required": ["rows", "lag"],
+    "additionalProperties": False,
+}
+_LAGGING = {"anyOf": [{"$ref": "#/$defs/numbers"}, _LAGGED]}
 _REFERENCES = "#/$defs/{model}"
 _ANY_JOINT = {"type": "free"}  # by which a table says of all keys that may hold numbers that they do
 
@@ -59,7 +67,7 @@ def _fill(definition: dict[str, Any], table: type[CheckedTable]) -> None:
         if said.get("type") == "integer":
             said["type"] = ["integer", "string"]
         elif key in units:
-            said |= _numeric(note)
+            said |= _LAGGING if key in OVER_TIME else _numeric(note)
         if key in words:
             said["description"] = words[key]
         if said.get("default", "") is None:

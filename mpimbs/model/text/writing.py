@@ -18,7 +18,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.event import Event
 from mpimbs.model.names import WORLD
 from mpimbs.model.order.segments import Branches, Copies, Segment
-from mpimbs.model.over_time import OVER_TIME, Lagged
+from mpimbs.model.over_time import BY_NUMBERS, Lagged
 from mpimbs.model.spring import Spring
 from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.table import CheckedTable
@@ -160,7 +160,7 @@ class _Tables:
             elif isinstance(value, tuple) and value and isinstance(value[0], CheckedTable):
                 for item in value:
                     subtables += ["", f"[[{header}.{key}]]", *self.lines(f"{header}.{key}", item)]
-            elif callable(value) and not isinstance(value, OVER_TIME):
+            elif callable(value) and not isinstance(value, BY_NUMBERS):
                 function = _FUNCTIONS.get(type(table), "a function of time")
                 if not self._functions:
                     raise InputError(

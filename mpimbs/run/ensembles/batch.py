@@ -17,7 +17,7 @@ from mpimbs.base.errors import InputError, SimulationError, not_copied
 from mpimbs.dynamics.copies.members import Members, Parameters, members_of_table
 from mpimbs.dynamics.copies.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
 from mpimbs.kernels.lanes import native_width
-from mpimbs.model import Model, contents_from
+from mpimbs.model import ModelLike, contents_from
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import alike, communicator, first_on_node, read_once, together
 from mpimbs.partition.lanes import width_of
@@ -70,7 +70,7 @@ class Batch:
 
     def __init__(
         self,
-        systems: Model | Sequence[Model],
+        systems: ModelLike | Sequence[ModelLike],
         copies: int | None = None,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
@@ -92,7 +92,7 @@ class Batch:
     @classmethod
     def of_parameters(
         cls,
-        system: Model,
+        system: ModelLike,
         parameters: Parameters,
         comm: MPI.Comm | None = None,
         lanes: int | None = None,
@@ -289,7 +289,7 @@ class Batch:
 def _prepared(given: Any, ranks: int, settings: dict[str, Any]) -> tuple[list[Contents], int, int]:
     """Give the systems that were given, the number of copies, and that of lanes."""
     check_kinds(Batch.__init__, settings)
-    one = isinstance(given, Model) or not isinstance(given, Iterable)
+    one = isinstance(given, ModelLike) or not isinstance(given, Iterable)
     systems = [contents_from(system) for system in ([given] if one else given)]
     copies = settings["copies"]
     number = (1 if copies is None else copies) if one else len(systems)

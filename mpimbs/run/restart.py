@@ -114,9 +114,7 @@ def restart(
     several = None if system is None or one is not None else [contents_of(each) for each in system]  # type: ignore[union-attr]
     if header.get("kind") == ENSEMBLE:
         return go_on(kept, world, several if one is None else [one], forces, wanted, signals, progress)
-    if several is not None:
-        raise InputError(f"{kept.file}: is of one system; give it, and no list")
-    whole = together(world, lambda: _system(kept, one, forces))
+    whole = together(world, lambda: _system(kept, several or one, forces))
     with compilation_told(progress and world.rank == 0):
         return Simulation.going_on(kept, whole, world, wanted, signals).finish(progress)
 
@@ -143,7 +141,7 @@ def most_ranks(kept: Kept) -> int | None:
     return None if cuts is None else int(cuts) + 1
 
 
-def _system(kept: Kept, system: Contents | None, forces: Sequence[str]) -> Contents:
+def _system(kept: Kept, system: Contents | Sequence[Contents] | None, forces: Sequence[str]) -> Contents:
     """The system that goes on: that of the checkpoint."""
     header = kept.header
     if system is None and not forces:
@@ -157,6 +155,8 @@ def _system(kept: Kept, system: Contents | None, forces: Sequence[str]) -> Conte
         system = system_from_text(header.get("base") or header["model"], kept.file).contents
         for given in forces:
             add_forces(system, given)
+    if not isinstance(system, Contents):
+        raise InputError(f"{kept.file}: is of one system; give it, and no list")
     if system_text(system, functions=True) != header["model"]:
         raise InputError(f"{kept.file}: is of another system than '{system.name}', which was given")
     return system

@@ -149,10 +149,8 @@ class ExternalLoads:
         if self.tendons is not None:
             self.tendons.add(t, tau)
         for part, loop, torque in self._loops:
-            name = system.loops[int(part.numbers[loop])].name
-            part.set_torque(
-                loop, checked_values(f"the torque function of loop '{name}'", t, torque, part.freedoms(loop))
-            )
+            title = f"the torque function of loop '{system.loops[int(part.numbers[loop])].name}'"
+            part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
         if self.needs_motions:

@@ -134,14 +134,19 @@ def stacked(values: Sequence[OverTime | float]) -> OverTime:
     return _of(times, *(_at(times, value) for value in values))
 
 
+def common_lag(values: Iterable[object]) -> float:
+    """Give the lag (s) with which all functions of time among values follow their rows; 0 for none, or several."""
+    lags = {value.lag if isinstance(value, Lagged) else 0.0 for value in values if callable(value)}
+    return lags.pop() if len(lags) == 1 else 0.0
+
+
 def together_lagged(values: Sequence[Any]) -> Lagged | None:
     """Give several values as one of as many, of which those over time have one lag; None where they don't."""
-    lags = {value.lag if isinstance(value, Lagged) else 0.0 for value in values if callable(value)}
-    if len(lags) != 1 or 0.0 in lags:
+    if not (lag := common_lag(values)):
         return None
     begin = tuple(value.begin[0] if isinstance(value, Lagged) else value for value in values)
     rows = [value.rows if isinstance(value, Lagged) else value for value in values]
-    return Lagged((stacked(rows), lags.pop(), begin))
+    return Lagged((stacked(rows), lag, begin))
 
 
 def weighed(constant: float, parts: Sequence[tuple[float, OverTime]]) -> OverTime:

@@ -201,10 +201,8 @@ class System:
             self.contents.segments.append_copies(bodies, within, roots_on, parents is None)
         if moves is not None:
             roots = np.arange(first, self.contents.n_bodies, len(bodies))
-            self.contents.shifted, self.contents.shifts = (
-                np.append(self.contents.shifted, roots),
-                np.append(self.contents.shifts, moves, axis=0),
-            )
+            self.contents.shifted = np.append(self.contents.shifted, roots)
+            self.contents.shifts = np.append(self.contents.shifts, moves, axis=0)
         self.contents.changes += 1
 
     def branch(self, bodies: Sequence[Body], rows: Any, parents: Any) -> None:

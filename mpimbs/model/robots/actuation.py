@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.errors import InputError
-from mpimbs.model.over_time import Lagged, OverTime, are_rows, checked_rows, stacked, together_lagged, weighed
+from mpimbs.model.over_time import (
+    Lagged,
+    OverTime,
+    are_rows,
+    checked_rows,
+    common_lag,
+    stacked,
+    together_lagged,
+    weighed,
+)
 from mpimbs.model.robots.robot import UNBOUNDED, Controls, Robot, RobotActuator, RobotJoint, RobotTendon, Servo, within
 from mpimbs.model.text import table
 from mpimbs.model.text.parameter_table import read_table
@@ -163,9 +172,8 @@ def _asked(actuators: list[RobotActuator], rest: float = 0.0) -> tuple[float, fl
         return stiffness, damping, constant
     if all(isinstance(control, OverTime) for _, control, _ in parts):
         return stiffness, damping, weighed(constant, [(factor, c.within(ends)) for factor, c, ends in parts])
-    lags = {control.lag if isinstance(control, Lagged) else 0.0 for _, control, _ in parts}
-    if len(lags) == 1 and 0.0 not in lags:
+    if lag := common_lag(control for _, control, _ in parts):
         rows = weighed(constant, [(factor, control.rows) for factor, control, _ in parts])
         begin = constant + sum(factor * control.begin[0] for factor, control, _ in parts)
-        return stiffness, damping, Lagged((rows, lags.pop(), (begin,)))
+        return stiffness, damping, Lagged((rows, lag, (begin,)))
     return stiffness, damping, ControlledTorque(constant, tuple(parts))

@@ -34,7 +34,14 @@ class Iterative(Protocol):
     """A coupling that iterates, from its solutions before: it has constraint loads at separated joints.
 
     All ranks call its methods together.
+
+    Attributes
+    ----------
+    enough : float
+        What of the right-hand side may be left where redundant constraints leave more than the tolerance; usually none.
     """
+
+    enough: float
 
     @property
     def joints(self) -> LoadEquations:

@@ -25,17 +25,16 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 import mpimbs
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
 from mpimbs.plots.axes import new_figure, save
 from mpimbs.plots.tables import host, write_tables
 from mpimbs.run.result import Result
 
-Floats = npt.NDArray[np.float64]
 WINDOWS = {"start": (0.1, 0.2), "middle": (0.45, 0.55), "end": (0.9, 1.0)}  # shares of the rows seen
 BETWEEN = 0.8  # of the steps, from the start to the end
 FEWEST = 100  # steps

@@ -15,10 +15,10 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.places import check_folder
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
@@ -28,7 +28,6 @@ from mpimbs.plots.axes import save
 from mpimbs.run.result import Result
 from mpimbs.run.run import simulate
 
-Floats = npt.NDArray[np.float64]
 FILES = "figure_releases_hands.json", "figure_releases_hands.png"
 HANDS = "right", "left"
 ACROSS = (0.0, 1.0, 0.0, 0.0)  # quaternion: half a turn about x, arms upward

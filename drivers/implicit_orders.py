@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model import Body, Joint, System
 from mpimbs.plots.axes import new_figure
 from mpimbs.run.run import simulate
-from stiff_systems import IMPLICIT, Floats, Found, Rows, command_of, tip
+from stiff_systems import IMPLICIT, Found, Rows, command_of, tip
 
 ONE_STEP = tuple(name for name in IMPLICIT if name != "petsc:bdf")
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.closure.assembly import assemble
 from mpimbs.dynamics import Dynamics
@@ -30,7 +30,6 @@ from mpimbs.model.robots.assembling import assembled
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.model.robots.robot import Robot, RobotActuator, RobotJoint, matrix_of
 
-Floats = npt.NDArray[np.float64]
 BOUND, WRONG = 1e-10, "WRONG"  # of the largest acceleration
 ROUNDING = 1e-14  # times the condition of the inertia matrix
 CLOSED = 1e-9  # m, rad: what MuJoCo's constraints are open by where ours are closed

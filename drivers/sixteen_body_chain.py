@@ -17,9 +17,9 @@ from typing import Any
 import click
 import h5py
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, first_ranks
 from mpimbs.plots.axes import new_figure, save
@@ -27,7 +27,6 @@ from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of
 from mpimbs.run.run import simulate
 
-Floats = npt.NDArray[np.float64]
 CASES = (0, 1, 3, 7, 15)  # cuts
 DRAWN = 3
 AGREEMENT = 1e-7  # rad: what a case must keep while the reference is converged

@@ -22,10 +22,10 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.modes import modes
@@ -37,7 +37,6 @@ from mpimbs.run.result import Result
 from mpimbs.run.run import simulate
 from mpimbs.stepping.schemes import LINEAR
 
-Floats = npt.NDArray[np.float64]
 Rows = list[dict[str, Any]]
 Found = tuple[Rows, Figure]
 

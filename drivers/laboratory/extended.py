@@ -11,6 +11,7 @@ import numpy as np
 from mpmath import mp, mpf
 from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import interpreted
 from mpimbs.kernels.lanes import square_root
 from mpimbs.kernels.trigonometry import arc_tangent, sine_cosine
@@ -23,7 +24,7 @@ from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.structure import Springs, workspace
 from mpimbs.values.handles import SIZE
 
-Array = NDArray[np.float64]
+Array = Floats
 Numbers = NDArray[np.object_]  # of mpf
 
 sine_cosine.register(mpf, lambda angle: (mp.sin(angle), mp.cos(angle)))

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.bench.laps import least_each
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, native_width, store, width
 from mpimbs.kernels.memory import aligned_zeros
 from mpimbs.kernels.widths import by_width
-
-Floats = npt.NDArray[np.float64]
 
 CHAINS = 16  # independent chains of operations: more than two units with a latency of 4 to 5 cycles take at once
 CACHES = {"L1": 32 << 10, "L2": 512 << 10, "L3": 16 << 20}  # bytes, where the system doesn't tell

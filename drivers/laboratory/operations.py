@@ -10,10 +10,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from laboratory.counting import Counts
 from laboratory.sweeps import PIECE, TIP, Chain, chain, count, count_sweeps, counts_per_body
+from mpimbs.base.arrays import Floats
 from mpimbs.model.contents import Contents
 from mpimbs.parts.bodies.dca_bodies import LEAF_SCRATCH, Halving, assemble_bodies, inverse_inertias
 from mpimbs.spatial.rows import ROW
@@ -35,8 +35,6 @@ from mpimbs.values.assembly import (
     release,
 )
 from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, TRANSFER, between, combine, respond
-
-Floats = npt.NDArray[np.float64]
 
 # The sweeps that a body takes part in whether it is swept or a leaf: two passes over the kinematics, forces, rates.
 KINEMATICS = ("joint places", "boundary turn", "velocity terms", "joint forces", "rates")

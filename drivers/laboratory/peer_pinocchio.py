@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pinocchio as pin
 from scipy.spatial.transform import Rotation
 
-from laboratory.peers import Floats, Peer, UnavailableError
+from laboratory.peers import Peer, UnavailableError
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import check_seconds
 from mpimbs.bench.laps import summary
@@ -38,7 +38,6 @@ AGREEMENT = 1e-8
 JOB = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # what tells a process that it is a rank of a job
 BATCH = 2e-3  # s of one program in a round
 FEWEST_ROUNDS = 5
-Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
 
 

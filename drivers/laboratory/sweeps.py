@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from laboratory.counting import Counted, CountedArray, Counts, UsefulCounts, counting
+from mpimbs.base.arrays import Floats
 from mpimbs.model.contents import Contents
 from mpimbs.sweep.build import build
 from mpimbs.sweep.inward import far_handle, inward, outward
@@ -15,8 +15,6 @@ from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.structure import TURNING, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
-
-Floats = npt.NDArray[np.float64]
 
 
 class Chain(NamedTuple):

@@ -13,10 +13,8 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
-
-Floats = npt.NDArray[np.float64]
-
 
 _KINDS: dict[Any, tuple[type, str]] = {
     float: (Real, "a number"),

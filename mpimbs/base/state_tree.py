@@ -8,9 +8,9 @@ import typing
 from typing import Any, TypeVar, Union
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from mpimbs.base.arrays import Floats
+
 Tree = TypeVar("Tree")
 SEPARATOR = "/"
 

@@ -7,9 +7,9 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS, LOOPED, TREES, UNCOMPARED, unavailable
 from mpimbs.dynamics import Dynamics
@@ -17,8 +17,6 @@ from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_me
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_loops
 from mpimbs.partition.division import check_solved
-
-Floats = npt.NDArray[np.float64]
 
 SHAPES = ("straight", "bent", "folded", "resting")
 FOLD = np.pi - 0.02  # rad: every joint, to either side in turn; the links lie beside each other

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-Floats = npt.NDArray[np.float64]
+from mpimbs.base.arrays import Floats
 
 
 def fit(terms: npt.ArrayLike, seconds: npt.ArrayLike) -> Floats:

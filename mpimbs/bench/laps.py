@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 
-Floats = npt.NDArray[np.float64]
 _TRIALS = 5
 _ROUNDS = 10  # at least
 _MOST = 100_000  # calls

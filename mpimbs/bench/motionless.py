@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import interpreted
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.segments import Branches, Copies, Segment, Segments
@@ -16,7 +17,6 @@ from mpimbs.sweep.motion import coordinate_rates, joint_places, make_quaternions
 from mpimbs.sweep.structure import HELD, workspace
 from mpimbs.values.handles import SIZE
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 PERIODS = 4  # of a repetition that are looked at: the others are as these

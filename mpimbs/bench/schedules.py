@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.bench.cost_fit import fit
@@ -30,8 +29,6 @@ from mpimbs.partition.schedule_search import AUTO, BALANCED, BODIES, SERIAL, Fou
 from mpimbs.partition.schedule_times import SWEPT_IN
 from mpimbs.values.joining import joined
 from mpimbs.values.value import without_loops
-
-Floats = npt.NDArray[np.float64]
 
 _OPEN, _COMPONENTS = (
     (0, 1, 2, 3, 4),

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.bench.laps import least_each, timed_calls
 from mpimbs.bench.predict.trace import Sweeps
 from mpimbs.dynamics import Dynamics
@@ -22,9 +22,6 @@ from mpimbs.values.assembly import BLOCK, RECORD, assemble_pair, disassemble_pai
 from mpimbs.values.joining import Join
 from mpimbs.values.joins import join_values
 from mpimbs.values.joins import spread_values as spread_values
-
-Floats = npt.NDArray[np.float64]
-
 
 _RUNS, _CALLS = 10, 40  # of so many joins: of more, branches are foreseen as they are not in an evaluation
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import replacing
 from mpimbs.base.settings import Field, Settings, remedy_for
@@ -20,8 +21,6 @@ from mpimbs.coupling import COUPLINGS
 from mpimbs.coupling.settings import EvaluationSettings
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from mpi4py import MPI
 
     from mpimbs.dynamics import Dynamics
@@ -287,7 +286,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
         raise InputError(f"{option} '{text}': give whole numbers with commas between them, such as 1,16,256") from None
 
 
-def write_state(dynamics: Dynamics, output: Path, q: npt.NDArray[np.float64], u: npt.NDArray[np.float64]) -> None:
+def write_state(dynamics: Dynamics, output: Path, q: Floats, u: Floats) -> None:
     """Write a state, of which this rank has its part, and the names of its bodies to an .npz file; all ranks call."""
     from mpimbs.run.state import IN_ORDER, names_of
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 from scipy.sparse.linalg import splu
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING, Constraints, LoopJacobian, TooLargeError, displacements
 from mpimbs.model.contents import Contents
-
-Floats = npt.NDArray[np.float64]
 
 CLOSED = 1e-11  # rad, and m in units of a loop's size: what a violation may be, beside rounding
 _ROUNDING = 1e-14  # nearer to closed no step leads, nor than that rounding

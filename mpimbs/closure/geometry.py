@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import offsets
 from mpimbs.model.contents import Contents
@@ -25,9 +25,6 @@ from mpimbs.parts.kinematics import moving
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.build import matrices_of, turned_to
 from mpimbs.sweep.structure import BOUNDARY
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _ALONG = {"axis": 2, "z": 2, "x": 0, "y": 1}  # unit axis of the joint frame, its z turned to the axis, that a step has
 _TURNS = [tuple(_ALONG[step.align] for step in kind.steps if step.turn == 1) for kind in JOINT_TYPES]

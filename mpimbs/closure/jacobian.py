@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES
 from mpimbs.model.columns import numbers_of
@@ -19,8 +20,6 @@ from mpimbs.sweep.structure import FIRST_U, LAST_U, Structure
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 EPSILON = float(np.finfo(float).eps)
 ROOM_OF_ROUNDING = 10.0  # times as far from closed as one rounding of coordinates leaves loops they may be

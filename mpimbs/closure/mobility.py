@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.closure.assembly import allowed_by, close_loops
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.model import JOINT_TYPES
@@ -21,10 +22,6 @@ from mpimbs.model import JOINT_TYPES
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-
-Floats = npt.NDArray[np.float64]
-
-Integers = npt.NDArray[np.int64]
 
 VANISHING = 1e-9  # singular values of rows that vanish: the state is closed to 1e-11, and fronts add rounding
 SHARE = 1e-6  # of a unit null vector, from which on a row has a part in it

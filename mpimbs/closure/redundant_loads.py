@@ -20,12 +20,10 @@ import scipy.linalg
 from scipy.sparse import block_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held
 from mpimbs.closure.jacobian import LoopJacobian
-
-Floats = npt.NDArray[np.float64]
-
 
 INDEPENDENT = 1e-10  # of the largest, and of the one that rows are scaled to, singular values that count
 LEFT = 1e-7  # of the largest force, what actuators that can do the work leave by rounding
@@ -179,7 +177,7 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
     return Redistribution(loads + local, _through_joints(constraints, bodies, held.origin, change))
 
 
-def of_constraints(loop: npt.NDArray[np.int64], held: Held, carried: Floats) -> Floats:
+def of_constraints(loop: Integers, held: Held, carried: Floats) -> Floats:
     """Moments and forces [loops, 6] of what constraints carry; world components."""
     found = np.zeros((len(held.origin), 6))
     np.add.at(found, loop, carried[:, None] * np.concatenate((held.moment, held.force), axis=1))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.closure.assembly import close_loops
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
@@ -64,9 +64,7 @@ class LoopReport:
         return found
 
 
-def loop_report(
-    system: Contents, state: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
-) -> LoopReport:
+def loop_report(system: Contents, state: tuple[Floats, Floats] | None = None) -> LoopReport:
     """Find what the loops of a system, of which there are some, are in a state; on one process.
 
     By default the initial one.
@@ -91,7 +89,7 @@ def loop_report(
         return given
 
 
-def _largest(names: list[str], values: npt.NDArray[np.float64]) -> Violation:
+def _largest(names: list[str], values: Floats) -> Violation:
     k = int(np.argmax(values))
     return Violation(names[k], float(values[k]))
 

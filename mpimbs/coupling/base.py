@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.parallel.butterfly import Butterfly
 from mpimbs.parallel.exchange import Receives
 
 if TYPE_CHECKING:
     from mpimbs.coupling.pcg.load_equations import LoadEquations
-
-Floats = npt.NDArray[np.float64]
 
 
 def at_time(t: float) -> str:
@@ -76,7 +74,7 @@ class Coupling(Protocol):
     """
 
     @property
-    def plan(self) -> npt.NDArray[np.int64] | None:
+    def plan(self) -> Integers | None:
         """The plan of its compiled form, for the one call of an evaluation (`dynamics.pipeline`), or None."""
         ...
 

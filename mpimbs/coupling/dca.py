@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema
+from mpimbs.kernels.memory import Table, aligned_zeros, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.assembly import (
@@ -120,4 +120,4 @@ class DivideAndConquer(DirectCoupling):
             room=np.zeros(30),
         )
         self._table = Table(assembling)
-        self.plan: npt.NDArray[np.int64] = self._table.data
+        self.plan: Integers = self._table.data

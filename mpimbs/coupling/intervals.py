@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling.base import DirectCoupling
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Rows, Table, aligned_zeros, assign, read, rows_of, schema, span
+from mpimbs.kernels.memory import Rows, Table, aligned_zeros, assign, read, rows_of, schema, span
 from mpimbs.parallel.exchange import POSTED, Receives, await_message, expect
 from mpimbs.parallel.native import own_tags, send_only
 from mpimbs.partition.schedule import (
@@ -195,7 +195,7 @@ class ScheduledAssembly(DirectCoupling):
                 scratch=aligned_zeros(layout.scratch),
             )
         )
-        self.plan: npt.NDArray[np.int64] = self._table.data
+        self.plan: Integers = self._table.data
         self._loads = np.zeros((len(values), 6 * (room.inboard + room.open)))
         self._values, self._room = layout.values, rooms[whole]
         self._root: list[int] = layout.nodes[layout.numbers[whole]] if mine else []

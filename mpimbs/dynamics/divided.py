@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_array, check_time, doubles
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
@@ -27,8 +28,6 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.scales import Scales, joint_units, scales_of
 from mpimbs.sweep.structure import BOUNDARY
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Share = tuple[Division, int]  # and the rank whose part is evaluated here
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import not_copied
 from mpimbs.base.former import former_attribute, refuse_former
 from mpimbs.base.names import DOUBLING
@@ -25,10 +25,6 @@ from mpimbs.dynamics.state_derivative import StateDerivative
 from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import communicator, same_system
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
 
 # Where names of former versions are now: they answer for one version.
 MOVED = {

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, SimulationError
 from mpimbs.coupling import Coupling
 from mpimbs.dynamics.pipeline import (
@@ -33,8 +33,6 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import Part
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.structure import BOUNDARY, TURNING
-
-Floats = npt.NDArray[np.float64]
 
 
 class RemoteEnds:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.parallel.agreement import together
 from mpimbs.parts.kinematics import pose_numbers
-
-Floats = npt.NDArray[np.float64]
 
 
 class StateAt:

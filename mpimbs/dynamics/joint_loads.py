@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import check_time
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import Acted
@@ -22,8 +23,6 @@ from mpimbs.parts.intervals import Intervals
 
 if TYPE_CHECKING:
     from mpimbs.closure.redundant_loads import Actuation
-
-Floats = npt.NDArray[np.float64]
 
 
 Accelerate = Callable[[Floats, Floats, Floats | None, float], tuple[Floats, Acted]]

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError, warn_caller
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError
@@ -31,8 +31,6 @@ from mpimbs.spatial.rows import ROW
 if TYPE_CHECKING:
     from mpimbs.closure.redundant_loads import Actuation
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too large
 NOT_LARGE = 2.0**100  # what is less beside it is of accelerations

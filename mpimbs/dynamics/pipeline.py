@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling import dca, dcae, intervals
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema
+from mpimbs.kernels.memory import borrowed, read, schema
 from mpimbs.kernels.widths import by_width, with_constants
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import clock

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model.columns import Columns
 from mpimbs.parts.kinematics import pose_numbers
 
-Floats = npt.NDArray[np.float64]
 SYSTEM, Q, U, PER_BODY, PER_LOOP, SEPARATED = "system", "q", "u", "body", "loop", "separated joint"  # what has a row
 OF_JOINTS = (Q, U)
 OF_STRUCTURE = (*OF_JOINTS, PER_LOOP)  # of which there are others after a change of structure

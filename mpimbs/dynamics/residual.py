@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.closure.geometry import FORCE
 from mpimbs.coupling import Coupling
 from mpimbs.dynamics.operators.inverse import (
@@ -32,8 +32,6 @@ from mpimbs.parts.scales import Scales
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
-
-Floats = npt.NDArray[np.float64]
 
 SMALL = 1e-3  # of accelerations on the whole
 SMALLEST = 1e-100  # of magnitudes: less is nothing

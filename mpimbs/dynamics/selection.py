@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.quantities import (
     CALLED,
@@ -23,7 +23,6 @@ from mpimbs.dynamics.quantities import (
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 
-Integers = npt.NDArray[np.int64]
 CHOSEN = tuple(quantity for quantity in DECLARED if quantity.chosen)
 
 

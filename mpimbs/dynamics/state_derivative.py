@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from numba.core.errors import NumbaError
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import NOTHING, Acted
@@ -17,9 +17,6 @@ from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.parallel.agreement import together
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class StateDerivative:

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.files.motion import Motion
 from mpimbs.model.contents import Contents
@@ -22,8 +23,6 @@ from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
 from mpimbs.view.scene import Scene, bounds
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 _CELLS = {"Vertices": 1, "Lines": 2, "Strips": 1, "Polygons": 3}  # points of each, in the order of the cell offsets
 _VERSION = (2, 0)
 SIDES = 8  # corners of a circle: every sample has all points

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input, part_of
@@ -33,7 +33,6 @@ from mpimbs.files.output_layout import FORMAT as OUTPUT_FORMAT
 from mpimbs.files.reading import open_hdf5
 from mpimbs.files.slices import SharedFile, Slices
 
-Floats = npt.NDArray[np.float64]
 FORMAT = "mpimbs checkpoint 8"
 _KIND = FORMAT.rsplit(" ", 1)[0]
 METADATA = 2**16  # bytes, at the most

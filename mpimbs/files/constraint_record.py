@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling import Iterative
 from mpimbs.model.contents import Contents
-
-Floats = npt.NDArray[np.float64]
 
 
 class SolutionSample(NamedTuple):
@@ -27,7 +25,7 @@ class SolutionSample(NamedTuple):
 class SeparatedLoads(NamedTuple):
     """The separated joints on which constraint loads act."""
 
-    bodies: npt.NDArray[np.int64]  # [unknowns]: the load acts on this body of the model through its inboard joint
+    bodies: Integers  # [unknowns]: the load acts on this body of the model through its inboard joint
     subspaces: Floats  # [unknowns, 6]: what a load of 1 is; see `SeparatedJoints`
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.quantities import CALLED, OF_JOINTS, OF_STRUCTURE, QUANTITIES
 from mpimbs.dynamics.resources import free_memory, gigabytes
@@ -32,8 +32,6 @@ from mpimbs.parts.subchain import Subchain
 if TYPE_CHECKING:
     from mpimbs.files.samples import Samples
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Place = tuple[Any, ...]  # in an array: samples, a slice or numbers, then bodies; of an ensemble the copy between
 Read = Callable[[str, Place | None], Floats | None]
 ALL = slice(None)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.disk import check_room, claim, flush_to_disk, reason_of
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.base.lock import Lock
@@ -27,7 +27,6 @@ from mpimbs.base.places import check_new, check_place, part_of
 from mpimbs.files.output_layout import PAGED, SEGMENTS, make_dataset
 from mpimbs.files.reading import newest, open_hdf5
 
-Floats = npt.NDArray[np.float64]
 METADATA = 2**18  # bytes that a flush adds to the samples, at the most
 COPIED = 2**24  # bytes at a time
 PATIENCE = 5.0  # s that a restart waits for the run before it, which may be about to end

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.disk import reason_of
 from mpimbs.base.interruption import undisturbed
 from mpimbs.base.sizes import tuned
@@ -20,7 +20,6 @@ from mpimbs.files.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.files.slices import SharedFile, Slices
 from mpimbs.parallel.agreement import on_root, together
 
-Floats = npt.NDArray[np.float64]
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 2**24  # of a rank
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.parallel.reorder import Gather, Reorder
-
-Floats = npt.NDArray[np.float64]
 
 
 class Samples:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.disk import mount_of
 from mpimbs.base.sizes import tuned
-
-Floats = npt.NDArray[np.float64]
 
 # File systems that keep apart what several nodes write next to each other; others may write back whole pages.
 _COHERENT = ("lustre", "gpfs", "beegfs", "ceph", "wekafs", "panfs", "ocfs2", "gfs2", "orangefs", "pvfs2")

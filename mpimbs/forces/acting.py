@@ -10,9 +10,9 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
@@ -22,9 +22,6 @@ from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.body_motion import add_loads, motions_of_points
 from mpimbs.sweep.build import turned_inertias
 from mpimbs.sweep.structure import ADDED
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class _Acting:

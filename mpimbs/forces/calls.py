@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, SimulationError
 
-Floats = npt.NDArray[np.float64]
 _LONGEST = 300  # characters of the message of an error that a function raised
 
 

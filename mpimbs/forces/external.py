@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
@@ -18,9 +18,6 @@ from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.bounded import Bounded
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class ExternalLoads:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, InputError, SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.forces.modules import function_of
@@ -23,8 +24,6 @@ from mpimbs.model.motion import Motion, TableMotion
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import HELD
-
-Floats = npt.NDArray[np.float64]
 
 EPSILON = float(np.finfo(float).eps)
 SMALLEST = 1e-12  # rad/s or m/s, rad or m, of a jump: other loads move an axis that is held by less

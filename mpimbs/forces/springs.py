@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from numba.core.dispatcher import Dispatcher
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, shaped
 from mpimbs.kernels.compiler import kernel
@@ -27,9 +27,6 @@ from mpimbs.model.spring import SpringFunction
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import dot3, scale3, sub3
 from mpimbs.sweep.body_motion import add_loads, ends_of_springs
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 STIFFNESS, DAMPING, REST, TENSION_ONLY, LAW = range(5)  # what a spring is; the last is their number
 LENGTH, RATE, ELASTIC, TENSION, FOUND = range(5)  # what is found of one; the last is their number

@@ -7,17 +7,14 @@ same sequence, and find the same force.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.springs import MakeExchange, NoMessages
 from mpimbs.forces.time_functions import TimeFunctions
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class ActingTendons:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import SimulationError
 from mpimbs.forces.calls import called, shaped
 from mpimbs.kernels.compiler import kernel
@@ -15,9 +15,6 @@ from mpimbs.model.over_time import BY_NUMBERS
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded, servos_over_time
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @kernel

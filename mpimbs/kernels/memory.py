@@ -31,12 +31,11 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.checked import bound
 from mpimbs.kernels.compiler import kernel, kernel_overload
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]  # a further table, too
-Rows = Annotated[npt.NDArray[np.int64], 8]  # [any, 8]
+Rows = Annotated[Integers, 8]  # [any, 8]
 
 _LINE = 8  # doubles in a cache line
 
@@ -322,17 +321,17 @@ def assign(array, values):
         array[i] = values[i]
 
 
-def aligned_zeros(size: int) -> npt.NDArray[np.float64]:
+def aligned_zeros(size: int) -> Floats:
     """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
     return _from_a_line(np.zeros(size + _LINE), size)
 
 
-def aligned_room(size: int) -> npt.NDArray[np.float64]:
+def aligned_room(size: int) -> Floats:
     """Give as many doubles at such an address, to be written."""
     return _from_a_line(np.empty(size + _LINE), size)
 
 
-def _from_a_line(room: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+def _from_a_line(room: Floats, size: int) -> Floats:
     start = -room.ctypes.data % (8 * _LINE) // 8
     return room[start : start + size]
 
@@ -365,7 +364,7 @@ class Table:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         items = _items(type(values))
-        self.data: npt.NDArray[np.int64] = np.zeros(2 * len(items), np.int64)
+        self.data: Integers = np.zeros(2 * len(items), np.int64)
         self._kept = values
         data: list[int] = []
         for (name, place), value in zip(items, _leaves(values), strict=True):

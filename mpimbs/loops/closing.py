@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width
-from mpimbs.kernels.memory import Floats, Integers, Rows, read, schema, span
+from mpimbs.kernels.memory import Rows, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, load18
 from mpimbs.kernels.widths import by_number
 from mpimbs.loops.acceleration_constraints import close_joints, drive_joints, place_geared

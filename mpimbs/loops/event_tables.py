@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.loops.closing import BEGIN, CLOSE, COMPRESS, END, FOLD, MOVE, REACT
 from mpimbs.loops.loop_events import Closings, LoopEvent
 from mpimbs.loops.loop_joints import CLOSURE, MINUS_S
@@ -15,8 +15,6 @@ from mpimbs.sweep.structure import FIRST_U, LAST_U, SINK
 from mpimbs.values.compression import compressed_size
 from mpimbs.values.fronts import front_size, kept_size
 from mpimbs.values.value import SIX
-
-Integers = npt.NDArray[np.int64]
 
 
 class _Rooms:

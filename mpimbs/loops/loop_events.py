@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.loops.closing import BEGIN, CLOSE, COMPRESS, END, FOLD, MOVE, REACT
 from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable
 from mpimbs.model.contents import Contents
 from mpimbs.sweep.build import Build
 from mpimbs.values.value import LOOP, OPEN_BODY, TO_WORLD, LoadGroup
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Tree(NamedTuple):

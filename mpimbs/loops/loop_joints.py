@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import sqrt
-from mpimbs.kernels.memory import Floats, Rows
+from mpimbs.kernels.memory import Rows
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.spatial.rows import ROW, add_row, columns_of_part, load_columns, scale_row, store_row
 from mpimbs.spatial.vectors import (

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.loops.loop_joints import (
     ABOUT_X_AND_Y,
     ABOUT_Z,
@@ -32,9 +33,6 @@ from mpimbs.model.joints import JointType
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import matrices_of, turned_to
 from mpimbs.values.value import SIX
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 AT_WORLD = -1
 ELSEWHERE = -2  # an end on a body of another rank

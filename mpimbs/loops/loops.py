@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros
 from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
@@ -39,9 +40,6 @@ from mpimbs.sweep.build import Build, different_rows
 from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.values.fronts import COLUMNS
 from mpimbs.values.value import SIX, LoadGroup
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class LoopJointArrays(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.model.body import Loop
 from mpimbs.model.gear import Constraint
-from mpimbs.model.order.segments import Integers
 from mpimbs.model.spring import Spring
 
 Ends = tuple[int, int]

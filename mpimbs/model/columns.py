@@ -12,13 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model.body import Body, Wrench
 from mpimbs.model.joints import joint_index
 from mpimbs.model.motion import Motion
-from mpimbs.model.order.segments import Integers, counts
+from mpimbs.model.order.segments import counts
 from mpimbs.model.text.table import TimeFunction
-
-Floats = NDArray[np.float64]
 
 
 def _along_speeds(name: str) -> cached_property[Floats]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
@@ -17,7 +18,7 @@ from mpimbs.model.force_functions import ForceFunction
 from mpimbs.model.gear import Constraint, Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import WORLD
-from mpimbs.model.order.segments import Branches, Copies, Integers, Segment, Segments
+from mpimbs.model.order.segments import Branches, Copies, Segment, Segments
 from mpimbs.model.text.table import suggest
 
 FREE = Joint(type="free")

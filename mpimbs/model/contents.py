@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model import columns
 from mpimbs.model.between import SystemLoops, SystemSprings
@@ -20,7 +21,7 @@ from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, JointForce, 
 from mpimbs.model.joints import JointType, joint_index
 from mpimbs.model.loads import SystemLoads
 from mpimbs.model.names import WORLD, Names
-from mpimbs.model.order.segments import Integers, Segments, counts
+from mpimbs.model.order.segments import Segments, counts
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, Unit, Vector
 
@@ -286,7 +287,7 @@ class Contents:
         (q, u), (q_end, u_end) = (self.segments.numbers_before(k) for k in (lo, hi))
         return q_end - q, u_end - u
 
-    def initial_state(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def initial_state(self, lo: int, hi: int) -> tuple[Floats, Floats]:
         """Return the coordinates q and the speeds u with which the bodies lo to hi - 1 begin: float [nq], [nu]."""
         return columns.initial_state(*self.segments.rows(lo, hi))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 
@@ -27,7 +27,7 @@ def place_within(bodies: tuple[Body, ...], place: int) -> int:
     return names.index(parent)
 
 
-def shifts_of_copies(given: Any, count: int) -> NDArray[np.float64]:
+def shifts_of_copies(given: Any, count: int) -> Floats:
     """Return where copies lie, checked: float [count, 3]."""
     try:
         shifts = np.array(given, np.float64)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpimbs.model.order.segments import Integers
+from mpimbs.base.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
 Selection = str | Iterable[str] | None
 """Names of bodies; None stands for all."""
 

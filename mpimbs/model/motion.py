@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model.joints import JointType
 from mpimbs.model.over_time import checked_rows
-
-Floats = npt.NDArray[np.float64]
 
 MotionFunction = Callable[[float], Any]
 """A function of time (s) that returns coordinates, speeds and accelerations of a joint: three numbers or lists."""

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Integers
 from mpimbs.model.text.table import suggest
 
 WORLD = "world"
@@ -69,7 +69,7 @@ class Names:
         run = runs[bisect_right(runs, number, key=lambda run: run.number) - 1]
         return run.index + (number - run.number) * run.stride
 
-    def indices(self, stem: str) -> NDArray[np.int64] | None:
+    def indices(self, stem: str) -> Integers | None:
         """Return the indices of all numbered bodies of a stem, by rising number; None if there are none."""
         runs = self._runs.get(stem)
         return np.concatenate([run.index + run.stride * np.arange(run.count) for run in runs]) if runs else None

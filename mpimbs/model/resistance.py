@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
 from mpimbs.model.joint import Joint
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 LEAST = 1e-11  # of what would resist with all joints beyond locked: what rounding leaves of nothing
 _NONE = np.zeros(0, np.int64)

@@ -6,7 +6,6 @@ import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
 from mpimbs.model.body import Body, Name
@@ -14,8 +13,6 @@ from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS
 from mpimbs.model.text import table
 from mpimbs.model.text.table import CheckedTable, Unit, Vector
-
-Floats = npt.NDArray[np.float64]
 
 FIRST_BENDING = 3.5160152685  # frequency of the first mode of a rod held at one end, times L^2 sqrt(m' / EI)
 THICKNESS = 0.1  # of a link, over its length, where nothing is said of the section

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.base.former import former_attribute, refuse_former, warn_of_former
 from mpimbs.model.body import Body, Loop, Wrench
@@ -21,7 +22,6 @@ from mpimbs.model.force_functions import Selection
 from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
-from mpimbs.model.order.segments import Integers
 from mpimbs.model.rod import Rod
 from mpimbs.model.spring import Spring
 from mpimbs.model.summary import Summary, summarise, validate

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant, by_all_ranks, warn_caller
 from mpimbs.base.garbage import many_objects
 from mpimbs.base.sizes import PACKAGE, VARIABLE, tuned
@@ -24,8 +25,6 @@ from mpimbs.model import contents_from, facts, is_robot, system_from_text, syste
 from mpimbs.model.contents import Contents, JointRead
 from mpimbs.model.facts import digest
 from mpimbs.parallel.launcher import let_jobs_start
-
-Floats = npt.NDArray[np.float64]
 
 _NAP = 0.01  # s
 

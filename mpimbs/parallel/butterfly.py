@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Rows, Table, aligned_zeros, read, schema
+from mpimbs.kernels.memory import Rows, Table, aligned_zeros, read, schema
 from mpimbs.parallel.exchange import Posted, Receives, await_message
 from mpimbs.parallel.native import PROC_NULL, own_tags, send_only
 
@@ -33,9 +33,7 @@ class Exchanges(NamedTuple):
 EXCHANGES = schema(Exchanges)
 
 
-def schedule(
-    rank: int, size: int, to_the_right: bool = False, first_tag: int = 0, mirrored: bool = False
-) -> npt.NDArray[np.int64]:
+def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 0, mirrored: bool = False) -> Integers:
     """Give a rank's exchanges, from the leaves up.
 
     Parameters

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Rows, Table, aligned_zeros, read, schema
+from mpimbs.kernels.memory import Rows, Table, aligned_zeros, read, schema
 from mpimbs.parallel.native import Channel, channel, free_tags, own_tags, send_only, start, wait
 
 
@@ -141,7 +141,7 @@ class Exchange(Receives):
         if len(sends):
             sends[:, : END + 1] = _pieces(sent)
         self._table = Table(Swap(self.posted, self.to_others, self.from_others, sends, tag))
-        self.plan: npt.NDArray[np.int64] = self._table.data
+        self.plan: Integers = self._table.data
 
     def __call__(self) -> None:
         """Send `to_others`, and wait for what comes in `from_others`."""

@@ -13,9 +13,9 @@ from llvmlite import binding
 from mpi4py import MPI
 from numba import types
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers
 
 PROC_NULL = int(MPI.PROC_NULL)  # kernels know it only to save a call: to send to that of any library does nothing
 # Open MPI's handles are pointers, MPICH's are ints. Kernels give both as 64 bits, of which a callee that takes an int

@@ -12,12 +12,10 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import array_of, doubles
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order, Where, coordinates_at
 from mpimbs.parallel.agreement import together
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Gather:

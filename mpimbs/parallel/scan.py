@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Table, assign, read, schema
+from mpimbs.kernels.memory import Table, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, levels, receive, send
 from mpimbs.parallel.exchange import expect
 

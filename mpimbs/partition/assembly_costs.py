@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import LoopTable
 from mpimbs.model.order.order import Order
 from mpimbs.partition.intervals import interval
 from mpimbs.values.value import Room
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 DOUBLE = 8  # bytes
 MOTION_SHARE, INWARD_SHARE, OUTWARD_SHARE = 0.25, 0.5, 0.25  # of a sweep's time, about

@@ -9,8 +9,8 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order, heaviest_last
@@ -18,9 +18,6 @@ from mpimbs.partition.chain import split_chain
 from mpimbs.partition.intervals import interval, move_to_few_handles, open_handles, swept_costs
 from mpimbs.partition.lane_subtrees import choose_lane_subtrees, costs_of, stretch_cost, tile_cost
 from mpimbs.parts.lane_subtrees import Chosen, Swept
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 ROUNDS = 2  # of balancing: what is swept in lanes depends on the cuts
 EVEN = 1.02  # the dearest interval over the mean: nothing more is gained

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import tuned
 from mpimbs.model import JOINT_TYPES
 from mpimbs.model.contents import Contents
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Shares of more than so many bodies a lane are cut at multiples of the lanes.
 ALIGNED = 4

@@ -12,12 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from mpimbs.partition.schedule import Schedule
-
-Integers = npt.NDArray[np.int64]
 
 LEAF = 2  # elements of a leaf at the most
 

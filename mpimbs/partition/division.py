@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
@@ -17,8 +17,6 @@ from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_r
 from mpimbs.partition.intervals import cut_tree
 from mpimbs.partition.lanes import chosen_width, cut_chain, width_of
 from mpimbs.partition.schedule import Schedule
-
-Integers = npt.NDArray[np.int64]
 
 
 def kept_together(system: Contents, bounds: Integers, order: Order | None = None, free_roots: bool = False) -> Integers:

@@ -11,16 +11,13 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.chain import body_costs, split_chain
 from mpimbs.parts.interval import Outside
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 MOVE = 0.05  # of a share: how far a cut moves from where costs are balanced to where few handles are open
 SPARED = 1  # so many more open bodies cost less than vectors that have to be put in order

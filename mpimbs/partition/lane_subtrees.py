@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
 from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.partition.chain import body_costs
@@ -20,9 +21,6 @@ from mpimbs.parts.looped_tiles import LoopedTile
 from mpimbs.parts.tiles import Tile
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.structure import BIAS, PIVOT, PLACE
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Links:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import tuned
 from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.model.joints import joint_index
 from mpimbs.parts.tiles import Tile
 
-Integers = npt.NDArray[np.int64]
 Patterns = npt.NDArray[np.integer]
 
 FIXED_PATTERN = 2 * joint_index("fixed")  # the pattern of a body that is fixed to the one before

@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Integers
 from mpimbs.kernels.lanes import native_width
 from mpimbs.loops.loop_joints import GEARED
 from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable, loops_of
@@ -30,8 +31,6 @@ from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.build import Build
-
-Integers = npt.NDArray[np.int64]
 
 MOST_PERIOD = 8  # subtrees after which a pattern repeats, at the most
 MOST_OPEN = 4  # loops that lead out of a lane

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
@@ -32,7 +32,6 @@ from mpimbs.model.text.table import CheckedTable
 from mpimbs.model.text.toml import at, read_toml
 from mpimbs.partition.schedule import Schedule, Scheduled
 
-Integers = npt.NDArray[np.int64]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Rank = Annotated[int, Field(strict=True, ge=0)]
 

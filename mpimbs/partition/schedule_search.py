@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.kernels.compiler import kernel
@@ -22,15 +23,7 @@ from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.arranged import arranged
 from mpimbs.model.order.order import Order
-from mpimbs.partition.assembly_costs import (
-    PACKAGE_COSTS,
-    AssemblyCosts,
-    Floats,
-    Integers,
-    OpenHandles,
-    count_handles,
-    join_seconds,
-)
+from mpimbs.partition.assembly_costs import PACKAGE_COSTS, AssemblyCosts, OpenHandles, count_handles, join_seconds
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division, check_pieces, divide_tree, refuse_thin
 from mpimbs.partition.intervals import move_to_few_handles, open_handles

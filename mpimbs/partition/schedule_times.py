@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
 from mpimbs.partition.assembly_costs import (
     INWARD_SHARE,
     MOTION_SHARE,
     OUTWARD_SHARE,
     AssemblyCosts,
-    Floats,
     OpenHandles,
     join_seconds,
 )

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from mpimbs.base.arrays import Integers
+
 Hashes = npt.NDArray[np.uint64]
 
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2^64

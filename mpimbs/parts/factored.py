@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import width
 from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_side_from
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, read, schema, span
+from mpimbs.kernels.memory import Table, aligned_zeros, assign, read, schema, span
 from mpimbs.kernels.tuples import load6, store_numbers
 from mpimbs.parts.passes import (
     clear_far_handle,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.loops.loop_events import Closings, closings_of
 from mpimbs.loops.loop_table import ELSEWHERE, LoopTable
@@ -24,9 +24,6 @@ from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
 from mpimbs.values.handles import SIZE
 from mpimbs.values.value import Description, Room, without_loops
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Outside(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, read, schema
+from mpimbs.kernels.memory import read, schema
 from mpimbs.kernels.tuples import load3, load6
 from mpimbs.loops.closing import (
     LOOPS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.interval import IntervalPart
@@ -20,9 +20,6 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure
 from mpimbs.values.value import OPEN_BODY, Description, block_at, compliance_at, largest_room, noise_at, transfer_at
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Intervals(PartByHandles):

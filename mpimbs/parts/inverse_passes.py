@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_side_from
-from mpimbs.kernels.memory import Floats, Integers, assign, read, schema, span
+from mpimbs.kernels.memory import assign, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.kernels.widths import lanes_only
 from mpimbs.parts.passes import (

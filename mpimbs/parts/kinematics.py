@@ -6,12 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model import BodyMotion, ModelLike, contents_from
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import BOUNDARY, PLACE
-
-Floats = npt.NDArray[np.float64]
 
 
 def kinematics(system: ModelLike | Subchain, q: npt.ArrayLike, u: npt.ArrayLike | None = None) -> BodyMotion:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
 from mpimbs.parts.pieces import PIECE, sequence_rows
@@ -22,9 +22,6 @@ from mpimbs.parts.subtree_passes import IS_OPEN, SLOT, SubtreesPlan
 from mpimbs.parts.tiles import JOINED, ON_BODIES, Kinds, Placed, Tile, Tiles
 from mpimbs.sweep.build import NO_BODIES, Build, different_rows, join_steps, path_to
 from mpimbs.sweep.structure import BODY, FIRST_Q, FIRST_U, LAST_U, SINK, SLIDES, TURN, TURNING, Springs, Structure
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 NO_ROWS = np.zeros((0, 8), np.int64)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import width
-from mpimbs.kernels.memory import FloatItem, IntegerItem, Integers, read, schema, span
+from mpimbs.kernels.memory import FloatItem, IntegerItem, read, schema, span
 from mpimbs.kernels.tuples import load6, store_numbers
 from mpimbs.kernels.widths import lanes_only
 from mpimbs.loops.closing import LOOPS, ask_of_loops, inward_closing, move_ends, outward_closing

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table
 from mpimbs.loops.loop_events import Closings, FromLoopedTile, Tree
 from mpimbs.loops.loop_table import ELSEWHERE, LoopTable
@@ -20,8 +21,6 @@ from mpimbs.model.contents import Contents
 from mpimbs.parts.looped_passes import FROM_FIRST, LOOPED_TILE_AT, TAKEN, TO_FIRST, WRITTEN, LoopedTilePlan
 from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.values.fronts import C_ROW
-
-Integers = npt.NDArray[np.int64]
 
 
 class LoopedTile(NamedTuple):
@@ -214,7 +213,7 @@ class LoopedTileLoops:
         trunk: LoopArrays,
         of_trunk: Integers,
         steps: Integers,
-        frames: npt.NDArray[np.float64],
+        frames: Floats,
     ) -> None:
         self._kept: list[tuple[Table, LoopArrays]] = []
         self.lanes: list[Loops] = []

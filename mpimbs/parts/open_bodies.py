@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, assign, span
+from mpimbs.kernels.memory import assign, span
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 

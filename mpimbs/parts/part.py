@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import Springs, Structure
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
@@ -74,7 +69,7 @@ class Part(Protocol):
     independent: bool
 
     @property
-    def plan(self) -> npt.NDArray[np.int64]:
+    def plan(self) -> Integers:
         """The plan of its passes: a table that begins with `sweep.structure.Handles`."""
         ...
 

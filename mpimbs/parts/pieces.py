@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import IntegerItem, Integers, columns, span
+from mpimbs.kernels.memory import IntegerItem, columns, span
 
 
 class PieceRow(NamedTuple):

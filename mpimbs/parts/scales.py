@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model import JOINT_TYPES
 from mpimbs.parts.subchain import Subchain
-
-Floats = npt.NDArray[np.float64]
 
 IN_METRES = [np.array([unit == "m" for unit in kind.q_units], bool) for kind in JOINT_TYPES]
 PER_SECOND = [np.array([unit == "m/s" for unit in kind.u_units], bool) for kind in JOINT_TYPES]

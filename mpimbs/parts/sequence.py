@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Rows, assign, read, schema, span
+from mpimbs.kernels.memory import Rows, assign, read, schema, span
 from mpimbs.parts.interval_passes import inward_of_interval, measure_interval, motion_of_interval, outward_of_interval
 from mpimbs.parts.open_bodies import join_open_turns
 from mpimbs.parts.passes import inward_sweep, motion, outward_sweep, sweep_early

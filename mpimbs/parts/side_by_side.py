@@ -6,14 +6,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import aligned
 from mpimbs.sweep.build import Build, different_rows, parted
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, SLIDES, Springs, Structure
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class LanesOfTiles(NamedTuple):

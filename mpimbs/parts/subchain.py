@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import doubles, finite_doubles
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
@@ -28,9 +29,6 @@ from mpimbs.sweep.magnitudes import load_magnitudes, reached
 from mpimbs.sweep.motion import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
 from mpimbs.values.handles import SIZE
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 NO_SPRINGS = Springs(*(np.zeros(0) for _ in Springs._fields))
 AT_REST = np.array([1.0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])  # the world's boundary motion

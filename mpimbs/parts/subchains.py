@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import width
 from mpimbs.kernels.memory import Table, aligned_zeros, borrowed, read, span
@@ -27,8 +27,6 @@ from mpimbs.sweep.motion import velocity_terms
 from mpimbs.sweep.structure import BIAS, TURNING, Handles, Springs, Structure
 from mpimbs.sweep.walk import walk_outward
 from mpimbs.values.handles import COMPLIANCE, INERTIA, SIZE, TRANSFER
-
-Floats = npt.NDArray[np.float64]
 
 
 # --- what steps receive through their joints, in lanes: one more pass over what an evaluation has left

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel, kernel_overload
 from mpimbs.kernels.lanes import Lanes, width
-from mpimbs.kernels.memory import Floats, Integers, Rows, assign, read, schema, span
+from mpimbs.kernels.memory import Rows, assign, read, schema, span
 from mpimbs.kernels.widths import lanes_only
 from mpimbs.parts.open_bodies import open_body
 from mpimbs.parts.passes import (

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, columns, schema
+from mpimbs.kernels.memory import Table, aligned_zeros, columns, schema
 from mpimbs.model.contents import Contents
 from mpimbs.parts.side_by_side import in_lanes
 from mpimbs.sweep.build import Build, build, inboard_bodies

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.places import replacing
 
 _MOST = 15  # ticks
@@ -57,7 +57,7 @@ def number_ticks(axis: Any, at: Iterable[float] = ()) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def show_no_noise(axes: Any, values: npt.NDArray[np.float64], span: float = 1.0) -> None:
+def show_no_noise(axes: Any, values: Floats, span: float = 1.0) -> None:
     """Give the vertical axis a span of its own where all values are the same but for rounding."""
     low, high = float(values.min()), float(values.max())
     if high - low < _ROUNDING * max(abs(low), abs(high), span):

@@ -12,6 +12,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics.statics.modes import Modes
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import comma_list
@@ -19,9 +20,6 @@ from mpimbs.parts.kinematics import kinematics
 from mpimbs.parts.subchain import Subchain
 from mpimbs.plots.axes import show_no_noise
 from mpimbs.plots.quantities import Histories
-
-Floats = npt.NDArray[np.float64]
-
 
 _MOST = 12  # modes that are drawn
 _COLUMNS = 4
@@ -67,7 +65,7 @@ def _motion(part: Subchain, q: Floats, shape: Floats) -> Floats:
     return np.asarray(moved / max(float(np.linalg.norm(moved, axis=1).max()), 1e-300))
 
 
-def _lines(points: Floats, parents: npt.NDArray[np.int64]) -> Floats:
+def _lines(points: Floats, parents: Integers) -> Floats:
     """Lines from the origin of each body's parent to its own and to where it reaches, and gaps [4 n, 3]."""
     pairs = points.reshape(-1, 2, 3)
     hung = pairs[np.where(parents >= 0, parents, np.arange(len(parents))), 0]
@@ -90,7 +88,7 @@ def unchanging(values: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.ptp(values, axis=0) <= _SAME * np.nanmax(np.abs(values), initial=1.0))
 
 
-def even_choice(count: int, most: int = MAPPED) -> npt.NDArray[np.int64]:
+def even_choice(count: int, most: int = MAPPED) -> Integers:
     """Numbers below `count`, at most so many, evenly apart."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 

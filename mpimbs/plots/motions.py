@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
@@ -15,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.spatial.transform import Rotation
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.files.motion import ALL, Motion
 
-Floats = npt.NDArray[np.float64]
-Bodies = Sequence[int] | npt.NDArray[np.int64]
+Bodies = Sequence[int] | Integers
 SNAPSHOTS = 40  # poses in the trace of a chain
 _OF_A_TREE = 8  # of a tree: its branches cover one another
 _FEW = 8  # ends whose paths are drawn
@@ -123,7 +122,7 @@ class Skeleton:
         return np.stack([seen.min(axis=(0, 1)), seen.max(axis=(0, 1))])
 
 
-def _paths(drawn: Sequence[int], parent: npt.NDArray[np.int64], children: dict[int, list[int]]) -> list[list[int]]:
+def _paths(drawn: Sequence[int], parent: Integers, children: dict[int, list[int]]) -> list[list[int]]:
     """Lines along the bodies: each goes on with the first child, and further children begin lines of their own."""
     inside = set(drawn)
     starts = [[k] for k in drawn if int(parent[k]) not in inside]

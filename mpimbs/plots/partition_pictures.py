@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
@@ -19,14 +18,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.schedule_search import Found
 from mpimbs.partition.shares import Owned
 from mpimbs.plots.axes import new_figure
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 PARTITION_FILE, SCHEDULE_PICTURE = "partition.png", "schedule.png"
 MOST_DRAWN = 20_000  # bodies; of a larger tree small subtrees are left out

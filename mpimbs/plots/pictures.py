@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps, image
 from matplotlib.figure import Figure
 
@@ -17,8 +16,6 @@ from mpimbs.plots.curves import NAMED, draw_histories, even_choice
 from mpimbs.plots.motions import draw_motion
 from mpimbs.plots.quantities import Histories, quantities
 from mpimbs.run.result import load
-
-Floats = npt.NDArray[np.float64]
 
 _TIMES = 8  # of which there are curves
 _MOST = 4  # rods that are drawn

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.quantities import CALLED, DECLARED, OF_JOINTS, PER_BODY, PER_LOOP, SYSTEM, Q, Quantity, U
 from mpimbs.files.motion import ALL, Motion
 from mpimbs.model.text.table import suggest
 
-Floats = npt.NDArray[np.float64]
 _LEAST = 1e-18  # of a violation, which has a logarithmic axis
 
 

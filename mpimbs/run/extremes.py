@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.files.output_layout import KINETIC, MAGNITUDES
 from mpimbs.model import JOINT_TYPES
-
-Floats = npt.NDArray[np.float64]
 
 
 class Peak(NamedTuple):
@@ -129,7 +128,7 @@ class Extremes:
 _KINDS = {"rad": "|angle|", "m": "|displacement|", "rad/s": "|angular speed|", "m/s": "|speed|"}
 
 
-def _units(joint_type: npt.NDArray[np.int8], offset: npt.NDArray[np.int64], which: str) -> npt.NDArray[np.str_]:
+def _units(joint_type: npt.NDArray[np.int8], offset: Integers, which: str) -> npt.NDArray[np.str_]:
     """Unit of every number of q or u; "1" of a quaternion's."""
     found = np.full(int(offset[-1]), "1", dtype="U5")
     for index in np.unique(joint_type):

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.quantities import QUANTITIES, Instant, Quantity
 from mpimbs.stepping.integrator import Integrator, Moment
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass

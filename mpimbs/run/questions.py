@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_time
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics
@@ -29,7 +30,6 @@ from mpimbs.parallel.agreement import communicator, first_on_node, same_system
 from mpimbs.run.state import State, StateArrays, checked_state, own_part
 from mpimbs.stepping.projection import closed
 
-Floats = npt.NDArray[np.float64]
 OF_QUESTIONS = StateArrays(("q", "u"), ("tau", "udot"))
 
 

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.instants import StateAt
@@ -33,10 +33,6 @@ from mpimbs.stepping.work import Balance
 
 if TYPE_CHECKING:
     from mpimbs.stepping.integrator import Integrator, Moment
-
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 Store = Samples | SampleWriter

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mpimbs.base.arguments import as_path
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, warn_caller
 from mpimbs.base.places import part_of
 from mpimbs.base.sizes import VARIABLE
 from mpimbs.dynamics.quantities import CALLED, DECLARED, OF_JOINTS, PER_BODY, SYSTEM, Q, Quantity, U
-from mpimbs.files.motion import Floats, Motion, Sampled
+from mpimbs.files.motion import Motion, Sampled
 from mpimbs.files.output import read_statistics
 from mpimbs.files.output_layout import ENSEMBLE_FORMAT, SEGMENTS
 from mpimbs.files.reading import newest, open_run

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
@@ -37,7 +37,6 @@ from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.schemes import STIFF, renamed_told
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
-Floats = npt.NDArray[np.float64]
 BETWEEN, AHEAD = 100, 10_000  # steps between samples, and to the end, from which on it is worth to say what limits them
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.coupling import LoadSolver, coupling_for
 from mpimbs.dynamics import Dynamics
@@ -25,7 +25,6 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 
-Floats = npt.NDArray[np.float64]
 MOST = 100  # events by functions ...
 SHARE = 1e-2  # ... in this share of the simulated time: more of them chatter
 OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else

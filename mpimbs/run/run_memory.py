@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.coupling.base import CouplingState
 from mpimbs.dynamics import Dynamics
@@ -24,8 +22,6 @@ from mpimbs.run.run_segment import RunSegment
 from mpimbs.stepping.projection import KINDS, ProjectionState
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_memory import StepMemory
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass

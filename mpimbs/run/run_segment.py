@@ -6,8 +6,6 @@ import dataclasses
 import time
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.coupling import Lagrangian, LoadSolver
@@ -21,8 +19,6 @@ from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import POSITIONS, SimulationSettings
 from mpimbs.stepping.stage_steps import compile_steps
-
-Floats = npt.NDArray[np.float64]
 
 
 class RunSegment:

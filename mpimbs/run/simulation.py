@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_kinds, doubles
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, not_copied
 from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.places import absolute_path, check_new, replacing
@@ -33,8 +34,6 @@ from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, checked_state, state_given
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import NEVER, Checkpoints, SimulationSettings
-
-Floats = npt.NDArray[np.float64]
 
 
 class Simulation:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.dynamics import Dynamics
@@ -19,7 +20,6 @@ from mpimbs.model import JOINT_TYPES
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
 
-Floats = npt.NDArray[np.float64]
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
 IN_ORDER = "bodies"  # names, in a state file
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import LoopJoints, body_motions
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
@@ -22,8 +22,6 @@ from mpimbs.stepping.event_watch import MotionsOfBodies
 from mpimbs.stepping.projection import closed
 from mpimbs.stepping.settings import POSITIONS
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 NEAR = 1e-6  # apart (rad, and m of the size of a loop), so that ends count as together
 
 

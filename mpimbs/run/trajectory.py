@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import solver_for
 from mpimbs.dynamics import Dynamics
@@ -32,7 +32,6 @@ from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_memory import ANCHORS, StepMemory
 
-Floats = npt.NDArray[np.float64]
 MANY = 2**31
 
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.residual import Residual, dropped_told, holds_told, lost_told
 from mpimbs.parallel.agreement import together
-
-Floats = npt.NDArray[np.float64]
 
 BETWEEN = 1000  # evaluations
 TO_GO_ON = "`no_witness=True` goes on regardless"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
@@ -26,7 +27,6 @@ from mpimbs.stepping.step_sizes import StepSizes, first_step
 from mpimbs.sweep.grip import drag_grip
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
-Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-14  # of times
 BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tried next
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, LoadNotFiniteError, SimulationError, as_meant
 from mpimbs.dynamics import Dynamics
 from mpimbs.model.resistance import thin_bodies
 from mpimbs.parallel.agreement import first_failure, together
 from mpimbs.stepping.schemes import Accuracy
-
-Floats = npt.NDArray[np.float64]
 
 
 class StepFailure:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import NOTHING
@@ -17,9 +17,6 @@ from mpimbs.model import BodyMotion, Event
 from mpimbs.parallel.agreement import on_root
 from mpimbs.sweep.body_motion import motions_of_points
 
-Floats = npt.NDArray[np.float64]
-
-Integers = npt.NDArray[np.int64]
 SHAPE = 18  # numbers of a motion: rotation 9, position, angular velocity, velocity
 
 

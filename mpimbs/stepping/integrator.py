@@ -16,9 +16,9 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import NOTHING
@@ -34,8 +34,6 @@ from mpimbs.stepping.work import Power
 from mpimbs.sweep.grip import NO_GRIP, Grip, Holding
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
-
-Floats = npt.NDArray[np.float64]
 
 
 def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:

@@ -6,17 +6,13 @@ import os
 import sys
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.stepping.integrator import Asked, Integrator
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.runge_kutta import RungeKutta
 from mpimbs.stepping.schemes import IF_IT_MATTERS, Accuracy, scheme_of
 from mpimbs.stepping.step_memory import StepMemory
-
-Floats = npt.NDArray[np.float64]
 
 
 def make_integrator(

@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
-from mpimbs.kernels.memory import Floats, Integers, borrowed, read, schema, span
+from mpimbs.kernels.memory import borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import power_along_joints
 from mpimbs.sweep.bounded import Bounded, force_of_bounded

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.petsc import Arrays, PETSc
 from mpimbs.stepping.stage_matrix import StageMatrix
@@ -152,7 +152,6 @@ class _Calls:
         self.__dict__.update(calls)
 
 
-Floats = npt.NDArray[np.float64]
 Derivative = Callable[[object, float, PETSc.Vec, PETSc.Vec], None]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import all_finite
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.petsc import PREFIX, Arrays, PETSc
@@ -23,7 +23,6 @@ from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.stepping.step_sizes import towards
 from mpimbs.sweep.grip import drag_grip
 
-Floats = npt.NDArray[np.float64]
 WHOLE = 0.999  # of a step: times are rounded; one that its error has shortened is shorter by far
 NO_LIMITS = 1e-20, 1e50  # s, PETSc's own of steps
 NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite

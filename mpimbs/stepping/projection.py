@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
@@ -25,7 +25,6 @@ from mpimbs.dynamics.loops import ROUNDING
 from mpimbs.parallel.agreement import largest_magnitudes, on_root
 from mpimbs.stepping.settings import NONE, POSITIONS, VELOCITIES
 
-Floats = npt.NDArray[np.float64]
 KINDS = (POSITIONS, VELOCITIES)  # columns of violations
 # Over singular positions:
 FADING = 0.98  # of the usual step, from one to the next

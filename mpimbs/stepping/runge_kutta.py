@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.native import channel
@@ -30,7 +30,6 @@ from mpimbs.stepping.stage_steps import Parts, StageSteps
 from mpimbs.stepping.step_memory import StepMemory
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
-Floats = npt.NDArray[np.float64]
 GENTLY = 0.5  # how much shorter a step becomes at the most in systems with loops
 BROKEN_FACTOR = 0.1  # the same where a trial step has left the range of numbers: a smaller one may not
 BITS = 3  # of what may be asked for

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError
 from mpimbs.dynamics import Dynamics
 from mpimbs.parallel.agreement import largest_magnitudes, together
 from mpimbs.stepping.schemes import stable_radius
 
-Floats = npt.NDArray[np.float64]
 FIRST = 250  # evaluations before the first products
 FEWEST, MOST = 5000, 20000  # from then on: as many as before, within these
 PRODUCTS = 5, 3  # at first, and from the vector of the time before

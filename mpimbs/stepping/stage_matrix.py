@@ -6,16 +6,15 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.stepping.schemes import IF_IT_MATTERS
 from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.structure import ADDED
 
-Floats = npt.NDArray[np.float64]
 LOOKED = 16  # steps, after which it is seen again whether tension counts
 MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import typeof
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table
 from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
@@ -19,7 +19,6 @@ from mpimbs.sweep.bounded import NO_BOUNDED, forces_of_bounded
 from mpimbs.sweep.grip import NO_GRIP, add_grip, drag_grip
 from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
-Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
 LEAST_FACTOR = 0.1  # how much shorter a step becomes at the most
 NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1))
@@ -77,7 +76,7 @@ class StageSteps:
         state: Floats,
         nq: int,
         nu: int,
-        quaternions: npt.NDArray[np.int64],
+        quaternions: Integers,
         **compiled: Any,
     ) -> None:
         self.tableau = tableau = TABLEAUX[scheme_of(name).value]

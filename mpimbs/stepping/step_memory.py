@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.stepping.projection import ProjectionState
 from mpimbs.stepping.stability import ProbeState
 from mpimbs.stepping.step_sizes import StepSizes
 
-Floats = npt.NDArray[np.float64]
 RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
 ANCHORS = "u_anchor"  # of friction, of all speeds: see `sweep.grip`
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
 from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
 
-Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-12  # of the potential energy: less is not motion
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import largest, load, width
-from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
 from mpimbs.model.text.table import TimeFunction
 from mpimbs.sweep.along_joints import add_along_joints, write_forces

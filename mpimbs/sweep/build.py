@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.order.order import heaviest_last
 from mpimbs.sweep.bounded import acts_as_servo
@@ -28,9 +29,6 @@ from mpimbs.sweep.structure import (
     Springs,
     Structure,
 )
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 NO_BODIES = np.zeros(0, np.int64)
 

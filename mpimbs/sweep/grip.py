@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers
 from mpimbs.model import Columns
 from mpimbs.sweep.bounded import bounded_by
 

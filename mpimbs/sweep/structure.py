@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mpimbs.kernels.memory import Floats, Integers, Rows, schema
+from mpimbs.base.arrays import Floats, Integers
+from mpimbs.kernels.memory import Rows, schema
 
 # Numbers per step or degree of freedom in the flat arrays.
 FIXED = 22  # joint frame in the parent's: rotation 9, position 3; body: A 6, h 3, m 1

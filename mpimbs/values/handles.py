@@ -23,9 +23,7 @@ the response of a is X A1 + r + Y f2, where X = N E_L^T, r = N (c_L - W_L p_R), 
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import span
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows
@@ -51,8 +49,6 @@ COMPLIANCE = 12 * ROW  # rows [W | c]
 SIZE = 18 * ROW
 RESPONSE = 12 * ROW  # rows [X | r], [Y | r]
 SCRATCH = 18 * ROW  # what a solution needs beside
-
-Floats = npt.NDArray[np.float64]
 
 
 def matrices(block: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpimbs.kernels.memory import Integers, rows_of
+from mpimbs.base.arrays import Integers
+from mpimbs.kernels.memory import rows_of
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.fronts import COLUMNS
 from mpimbs.values.joins import (

@@ -11,18 +11,17 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new
 from mpimbs.view.recording import Recording
 from mpimbs.view.scene import FIELD, Camera, Instances, Scene, tension_colors
 
-Floats = npt.NDArray[np.float64]
 DOTS = 100.0  # of a picture per inch
 DARK = 0.35  # of the light, on what it does not fall on
 FORMATS = (".gif", ".mp4")

@@ -8,13 +8,12 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.view.recording import Recording
 from mpimbs.view.scene import FIELD, Camera, Scene, tension_colors
 
-Floats = npt.NDArray[np.float64]
 RATE = 30.0  # pictures a second
 ARROW = 0.2  # length of the largest load, over the size of the motion
 TIE = 2.0  # thickness of lines, in dots

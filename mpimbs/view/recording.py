@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.files.motion import Motion
 from mpimbs.run.result import load
 from mpimbs.view.scene import bounds, turns_of
 
-Floats = npt.NDArray[np.float64]
 PATIENCE = 1.0  # s between looks at a file that grows
 
 
@@ -88,7 +87,7 @@ class Recording:
         """Whether the run may write more."""
         return self.status == "running"
 
-    def seen(self) -> npt.NDArray[np.int64]:
+    def seen(self) -> Integers:
         """Which bodies have poses [n]."""
         return np.flatnonzero(np.isfinite(self.poses[0, :, 0]))
 

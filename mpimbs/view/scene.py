@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from scipy.spatial.transform import Rotation
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model.contents import Contents
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 FIELD = 0.6  # rad that a picture is high
 _ASIDE, _ABOVE = 0.45, 0.3  # of the distance in front

@@ -12,8 +12,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.bench.cost_fit import fit
 from mpimbs.bench.predict.open_values import OpenValues, Shape
 from mpimbs.bench.predict.trace import Sweeps
@@ -27,8 +27,6 @@ from mpimbs.partition.schedule import Schedule, balanced
 from mpimbs.parts.intervals import Intervals
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 from mpimbs.values.joining import joined
-
-Floats = npt.NDArray[np.float64]
 
 MOST_TIMED = 24  # shares of a division
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import aligned_zeros
 from mpimbs.loops.closing import CLOSE, COMPRESS, END, FOLD, MOVE
 from mpimbs.loops.loop_events import Closings, Tree, groups_of
@@ -33,9 +33,6 @@ from mpimbs.values.value import (
     transfer_at,
     without_loops,
 )
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 KINDS = (END, MOVE, FOLD, CLOSE, COMPRESS)  # of events that are counted
 _COUPLED = 0.01  # of made up values: what is not on the diagonal

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
 from mpimbs.dynamics.state_derivative import StateDerivative
 
-Floats = npt.NDArray[np.float64]
 MOST = 200  # evaluations
 ROOM = 2**27  # bytes that they may take
 RTOL = 1e-8  # of the simulation

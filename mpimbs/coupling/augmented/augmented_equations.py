@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Rows, read, schema, span
+from mpimbs.kernels.memory import Rows, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parts.bodies.absolute import motion_across
 from mpimbs.spatial.axes import add_along, along

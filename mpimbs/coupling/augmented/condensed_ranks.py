@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.parallel.native import own_tags
 from mpimbs.partition.condensation import Merged, merged_over_ranks
 from mpimbs.partition.schedule import (
@@ -30,9 +30,6 @@ from mpimbs.values.condensing import (
     eliminate_front,
     expand_solution,
 )
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class _Value(NamedTuple):

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import SimulationError
 from mpimbs.coupling.augmented.augmented_equations import (
     AugmentedPlan,
@@ -40,8 +40,6 @@ from mpimbs.sweep.structure import BIAS, BODY, FIXED, HELD, Structure
 from mpimbs.values.condensing import SIDE, SQUARE
 from mpimbs.values.value import SIX
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 PLAIN = 3  # iterations, before any is extrapolated
 SLOW = 0.1  # of a change, left in the next one, beyond which it is
 SMALLEST = 1e-200  # m/s^2: less is nothing
@@ -76,7 +74,7 @@ class AugmentedLagrangian:
         were accepted after the last iteration allowed.
     """
 
-    plan: npt.NDArray[np.int64] | None = None
+    plan: Integers | None = None
 
     def __init__(self, comm: MPI.Comm, part: AbsoluteBodies, settings: Lagrangian) -> None:
         self._comm, self._part, self._settings = comm, part, settings

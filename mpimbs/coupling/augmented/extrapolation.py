@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
-Floats = npt.NDArray[np.float64]
+from mpimbs.base.arrays import Floats
+
 FARTHEST = 1e6  # iterations that are skipped at the most: beyond it is rounding that they repeat
 
 

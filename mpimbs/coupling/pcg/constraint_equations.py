@@ -32,8 +32,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Rows, assign, read, schema
+from mpimbs.kernels.memory import Rows, assign, read, schema
 from mpimbs.kernels.tuples import load3, load9, store_numbers
 from mpimbs.parallel.exchange import SWAP, swap
 from mpimbs.spatial.rows import ROW, eight_rows, transposed_rows

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import SimulationError
 from mpimbs.coupling.base import CouplingState, Iterative, at_time
 from mpimbs.coupling.pcg.constraint_equations import boundary_values, form
@@ -23,7 +23,6 @@ from mpimbs.parallel.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import SeparablePart
 
-Floats = npt.NDArray[np.float64]
 _INEXACT = ("jacobi", "block-jacobi")
 _CONDITION_STEPS = 300
 ALMOST = 1e-5  # of the diagonal: what makes of a singular matrix one that has a factor, whose rounding does no harm
@@ -82,7 +81,7 @@ class ConstraintLoads:
         See `Iterative`.
     """
 
-    plan: npt.NDArray[np.int64] | None = None
+    plan: Integers | None = None
 
     def __init__(self, comm: MPI.Comm, part: SeparablePart, solver: LoadSolver, exact: Butterflied | None) -> None:
         self._comm = comm

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import assign
 
-Floats = npt.NDArray[np.float64]
 ORDERS = {"zero": 0, "first": 1, "second": 2}
 
 

@@ -10,14 +10,11 @@ import ctypes
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling.pcg.constraint_equations import constraint_loads, forced_blocks
 from mpimbs.coupling.pcg.load_equations import LoadEquations
 from mpimbs.parallel.petsc import PETSc
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Butterflied(Protocol):

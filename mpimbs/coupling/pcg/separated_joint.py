@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpimbs.kernels.memory import Floats
+from mpimbs.base.arrays import Floats
 from mpimbs.parts.part import Ends, SeparablePart
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import Build

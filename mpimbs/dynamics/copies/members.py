@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from mpimbs.base.arrays import Floats
 from mpimbs.forces.modules import add_forces
 from mpimbs.model.contents import Contents
 from mpimbs.model.text.parameter_table import ParameterTable, read_table, table_of
 from mpimbs.model.variants import variants
 
-Floats = npt.NDArray[np.float64]
 Parameters = str | Path | Mapping[str, Any]
 """A table of parameters: a file (.csv, .npz), or arrays [copies] by column."""
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError, InputError, LoadNotFiniteError, SimulationError
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.instants import StateAt
@@ -33,9 +33,6 @@ from mpimbs.sweep.build import Build
 from mpimbs.sweep.grip import Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class ForcesOfCopies:

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.names import DOUBLING, FORMS, RECURSIVE  # noqa: F401
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.pipeline import scan_composites
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_room, aligned_zeros
+from mpimbs.kernels.memory import Table, aligned_room, aligned_zeros
 from mpimbs.model.order.order import last_of_subtrees
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.subchain import AT_REST

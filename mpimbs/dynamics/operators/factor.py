@@ -17,10 +17,11 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Table, aligned_zeros, assign, borrowed, read, schema, span
+from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
 from mpimbs.model.between import SystemLoops
 from mpimbs.model.resting import resting

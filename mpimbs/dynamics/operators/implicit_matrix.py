@@ -22,23 +22,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
 from mpimbs.forces.tendons import ActingTendons
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Table, borrowed, read, schema, span
+from mpimbs.kernels.memory import Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
 from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
-
-Integers = npt.NDArray[np.int64]
 
 
 class StagePlan(NamedTuple):

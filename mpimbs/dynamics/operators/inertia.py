@@ -11,10 +11,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array, choose
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import DOUBLING, FORMS
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
@@ -41,9 +41,6 @@ from mpimbs.sweep.inertia.inertia_alone import alone
 
 if TYPE_CHECKING:
     import scipy.sparse
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class InertiaMatrix:

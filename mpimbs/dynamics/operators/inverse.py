@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 from numba.core.errors import NumbaError
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Table, assign, borrowed, read, schema, span
+from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.kernels.widths import by_width
 from mpimbs.parallel.scan import Scan, scan, scanned
@@ -327,7 +327,7 @@ class InverseSweeps:
         self.plan, self.needed = self._table.data, by_width[self.lanes]
         self._set_wrenches()
 
-    def _tree(self, patterns: Any, width: int, wrenches: bool) -> npt.NDArray[np.int64]:
+    def _tree(self, patterns: Any, width: int, wrenches: bool) -> Integers:
         """Make the table of a tree."""
         made = self._subchain.made
         chosen = choose_lane_subtrees(made, patterns, NO_BODIES, width, width == 0)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import choose, doubles
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inertia import InertiaMatrix
@@ -17,8 +17,6 @@ from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.parallel.agreement import together
 from mpimbs.sweep.inertia.composite import FORCE_OF, POINT, SHIFT_OF, TURN_OF
 from mpimbs.sweep.structure import BOUNDARY
-
-Floats = npt.NDArray[np.float64]
 
 PART, ALL, OWNER = PLACES = ("part", "all", "owner")
 WORLD_FRAME, BODY_FRAME = FRAMES = ("world", "body")

@@ -8,13 +8,11 @@ added to an inertia stays positive.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import straightened
 from mpimbs.sweep.structure import ADDED, BODY, FIXED
-
-Floats = npt.NDArray[np.float64]
 
 _UPPER = np.triu_indices(3)
 

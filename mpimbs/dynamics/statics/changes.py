@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from mpimbs.base.arrays import Floats
 
 SERIES = 0.2  # rad, below which what the springs of balls divide by their angle is summed
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_kinds
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.implicit_matrix import ImplicitMatrix
@@ -27,8 +28,6 @@ from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.modes import FlutterError, extent_of, modes, units_of_speeds
 from mpimbs.parallel.agreement import largest_magnitudes
 from mpimbs.parallel.petsc import PREFIX, PETSc
-
-Floats = npt.NDArray[np.float64]
 
 STEPS = 3000  # at the most
 BEGIN = 1.0  # of the square of the system's time: the first step

@@ -20,6 +20,7 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from mpimbs.base.arguments import check_kinds
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.geometry import FORCE
 from mpimbs.closure.jacobian import LoopJacobian
@@ -29,8 +30,6 @@ from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.dynamics.statics.stiffness import Stiffness
 from mpimbs.parallel.agreement import greatest, on_root
 from mpimbs.parallel.reorder import Gather
-
-Floats = npt.NDArray[np.float64]
 
 DENSE = 1000  # speeds, beyond which K and M are not formed where Lanczos will do
 MOST = 4000  # speeds, beyond which they never are

@@ -18,11 +18,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 from scipy.spatial.transform import Rotation
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.closure.geometry import FORCE, LoopJoints, body_motions
 from mpimbs.closure.jacobian import axes_of_speeds, steps_of_speeds
 from mpimbs.dynamics.statics.changes import (
@@ -45,9 +45,6 @@ from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded
 from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import PLACE
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 COLUMNS = 256  # displacements at a time
 SLACK = 1e-9  # of its length, a rope is nearer to its rest

@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model.body import Body
 from mpimbs.model.joint import Joint
 from mpimbs.model.system import System
-
-Floats = NDArray[np.float64]
 
 Place = tuple[float, float, float]
 

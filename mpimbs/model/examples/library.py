@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
@@ -28,7 +29,6 @@ from mpimbs.model.examples.mechanisms import (
 )
 from mpimbs.model.joint import Joint
 from mpimbs.model.order.order import Order
-from mpimbs.model.order.segments import Integers
 from mpimbs.model.robots.reading import is_robot, read_robot
 from mpimbs.model.robots.robot import Controls
 from mpimbs.model.system import System, contents_of

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.joint import Joint
@@ -298,7 +298,7 @@ def track(n: int) -> System:
 
 def _close_chain(
     system: System,
-    turns: NDArray[np.float64],
+    turns: Floats,
     length: float,
     body: Callable[[Joint], Body],
     joint: Callable[[float], Joint],

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.model.between import SystemSprings
 from mpimbs.model.contents import Contents
 from mpimbs.model.force_functions import ForceFunctionT
 from mpimbs.model.order.order import Order
-from mpimbs.model.order.segments import Integers
 
 
 class Arranged(Contents):

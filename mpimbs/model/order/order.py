@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Integers
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.segments import Integers
 
 Where = slice | Integers
 """What picks numbers of the model's order out of an array: a slice where they stand one after the other."""

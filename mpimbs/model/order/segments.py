@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Integers
 from mpimbs.model.body import Body
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

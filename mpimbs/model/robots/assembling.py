@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body, Loop
 from mpimbs.model.contents import JointRead
@@ -21,7 +22,6 @@ from mpimbs.model.robots.actuation import actuate, of_several
 from mpimbs.model.robots.robot import (
     HERE,
     Controls,
-    Floats,
     Pose,
     Robot,
     RobotJoint,

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model.robots.robot import Robot, RobotTendon
 
-Floats = npt.NDArray[np.float64]
 _FIXED = 1  # of mjtWrap, what a fixed one consists of
 _ON_TENDON = 3  # of mjtTrn, an actuator's
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model.geometry import Shape
 from mpimbs.model.over_time import Lagged, OverTime
 from mpimbs.model.text import table
 from mpimbs.model.text.table import TimeFunction
 
-Floats = NDArray[np.float64]
 STOP_TIME = 0.02  # s: by which joints come back from beyond their limits, critically damped; as in MuJoCo
 JointKind = Literal["hinge", "slide", "ball", "free", "planar"]
 

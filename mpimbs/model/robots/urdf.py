@@ -10,19 +10,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.robot import (
-    HERE,
-    Floats,
-    JointKind,
-    Pose,
-    Robot,
-    RobotGear,
-    RobotJoint,
-    RobotLink,
-    quaternion_of,
-)
+from mpimbs.model.robots.robot import HERE, JointKind, Pose, Robot, RobotGear, RobotJoint, RobotLink, quaternion_of
 from mpimbs.model.text.table import suggest
 
 _KINDS: dict[str, JointKind | None] = {

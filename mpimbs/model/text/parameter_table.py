@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 
@@ -40,7 +40,7 @@ class ParameterTable:
 
     where: str
     columns: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Floats
     names: tuple[str, ...]
     lines: tuple[int, ...]
     head: int = 1

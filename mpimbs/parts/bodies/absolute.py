@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Integers, Table, read, schema
+from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9
 from mpimbs.loops.loop_table import ELSEWHERE
 from mpimbs.loops.loops import LoopJointArrays
@@ -22,8 +22,6 @@ from mpimbs.spatial.vectors import motion_outward, sub6
 from mpimbs.sweep.build import NO_BODIES, Build, along_axes
 from mpimbs.sweep.motion import coordinate_rates
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING, Handles, Workspace
-
-Floats = npt.NDArray[np.float64]
 
 
 class AbsolutePlan(NamedTuple):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, Rows, Table, aligned_zeros, assign, read, schema
+from mpimbs.kernels.memory import Rows, Table, aligned_zeros, assign, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parts.part import PartByHandles, PartOfOne
 from mpimbs.parts.sequence import SEQUENCE, inward_of_all, motion_of_all, outward_of_all

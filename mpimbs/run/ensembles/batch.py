@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import check_array, check_kinds, check_time, doubles
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError, not_copied
 from mpimbs.dynamics.copies.members import Members, Parameters, members_of_table
 from mpimbs.dynamics.copies.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
@@ -25,8 +26,6 @@ from mpimbs.partition.lanes import width_of
 if TYPE_CHECKING:
     from mpimbs.run.result import EnsembleResult
     from mpimbs.stepping.settings import Checkpoints, SimulationSettings
-
-Floats = npt.NDArray[np.float64]
 
 
 class Batch:

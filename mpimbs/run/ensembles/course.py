@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks
 from mpimbs.base.interruption import interrupted, undisturbed
 from mpimbs.base.state_tree import made_again, taken_apart
@@ -47,7 +47,6 @@ from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from mpimbs.stepping.stage_steps import compile_steps
 
-Floats = npt.NDArray[np.float64]
 UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
 COUNTS = ("steps", "rejected", "evaluations")
 ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arguments import array_of
+from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import absolute_path
 from mpimbs.dynamics.copies.members import Members
@@ -34,8 +35,6 @@ from mpimbs.run.signals import Signals
 from mpimbs.run.state import LARGEST, check_system, checked_state
 from mpimbs.stepping.integrators import check_petsc_options
 from mpimbs.stepping.settings import NEVER, OF_ENSEMBLES, Checkpoints, SimulationSettings
-
-Floats = npt.NDArray[np.float64]
 
 
 def simulate_copies(

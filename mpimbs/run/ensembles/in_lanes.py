@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.instants import StateAt
@@ -21,8 +21,6 @@ from mpimbs.run.witness import TO_GO_ON, Seen
 from mpimbs.stepping.copies_stepper import CopiesStepper, LanesMemory
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_sizes import StepSizes
-
-Floats = npt.NDArray[np.float64]
 
 WHOLE = 100  # copies of a rank at the first sample, and at the last
 EVALUATIONS = 50_000  # evaluations of copies for each that is checked between them

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.quantities import OF_JOINTS
@@ -32,8 +33,6 @@ from mpimbs.run.witness import Seen
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_sizes import StepSizes
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Row = dict[str, Floats]  # of a sample, by quantity
 RUNS = "runs"  # numbers of all copies
 

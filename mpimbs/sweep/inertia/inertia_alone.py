@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Floats, Integers, borrowed, borrowed_rows, read, schema
+from mpimbs.kernels.memory import borrowed, borrowed_rows, read, schema
 from mpimbs.sweep.inertia.composite import composites, twists
 from mpimbs.sweep.inertia.inertia_rows import inertia_of_few, inertia_rows, rearrange
 from mpimbs.sweep.structure import Structure, Workspace

@@ -162,10 +162,7 @@ def unit_quaternions(case: Case, q: Array) -> Array:
 def ask_actuation(case: Case, dynamics: Dynamics) -> Found:
     q, u, _ = mine(case, dynamics)
     udot = dynamics.accelerations(q, u, case.tau[dynamics.gather_u.part], TIME, warn=False)
-    return {
-        "udot": dynamics.gather_u(udot),
-        "tau": dynamics.gather_u(dynamics.loads.actuation(q, u, udot, TIME).tau),
-    }
+    return {"udot": dynamics.gather_u(udot), "tau": dynamics.gather_u(dynamics.loads.actuation(q, u, udot, TIME).tau)}
 
 
 def judge_actuation(case: Case, found: Found, oracle: Any) -> Iterator[Row]:

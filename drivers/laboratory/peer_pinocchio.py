@@ -98,9 +98,7 @@ LOOPS: dict[str, LoopKind] = {
         pin.ContactType.CONTACT_3D, lambda axis: axis[:, None], lambda axis, rest: Rotation.from_rotvec(rest[0] * axis)
     ),
     "spherical": LoopKind(
-        pin.ContactType.CONTACT_3D,
-        lambda axis: np.eye(3),
-        lambda axis, rest: Rotation.from_quat(rest[[1, 2, 3, 0]]),
+        pin.ContactType.CONTACT_3D, lambda axis: np.eye(3), lambda axis, rest: Rotation.from_quat(rest[[1, 2, 3, 0]])
     ),
 }
 

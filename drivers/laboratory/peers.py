@@ -89,10 +89,7 @@ raises `UnavailableError` with the reason where it gives no figure.
 
 
 def compare(
-    system: Contents,
-    seconds: float = 1.0,
-    names: Sequence[str] | None = None,
-    memory: float | None = None,
+    system: Contents, seconds: float = 1.0, names: Sequence[str] | None = None, memory: float | None = None
 ) -> dict[str, dict[str, Any]]:
     """Time one evaluation of forward dynamics by this package and by its peers, in one run on one process.
 

@@ -15,12 +15,7 @@ from pathlib import Path
 from mpimbs.base.errors import InputError
 from mpimbs.base.lock import refuse_owner
 
-_KINDS = {
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-}
+_KINDS = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _inputs: set[Path] = set()
 
 

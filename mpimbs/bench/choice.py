@@ -22,11 +22,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose_coupling(
-    system: Contents,
-    comm: MPI.Comm,
-    **settings: Any,
-) -> Choice:
+def choose_coupling(system: Contents, comm: MPI.Comm, **settings: Any) -> Choice:
     """Choose the coupling that is the fastest on these ranks: measured, a moment for each; all ranks call.
 
     On one rank with one subchain there is nothing to join, and nothing is measured: the sweep is the fastest. What

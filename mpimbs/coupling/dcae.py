@@ -13,16 +13,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, aligned_zeros, assign, read, schema
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels
 from mpimbs.parallel.exchange import expect
-from mpimbs.values.handles import (
-    RESPONSE,
-    SCRATCH,
-    SIZE,
-    between,
-    combine,
-    join_to_next,
-    respond,
-    spread_loads,
-)
+from mpimbs.values.handles import RESPONSE, SCRATCH, SIZE, between, combine, join_to_next, respond, spread_loads
 
 
 class Joining(NamedTuple):

@@ -19,15 +19,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, Table, aligned_zeros, assign, read, rows_of, schema, span
 from mpimbs.parallel.exchange import POSTED, Receives, await_message, expect
 from mpimbs.parallel.native import own_tags, send_only
-from mpimbs.partition.schedule import (
-    JOIN,
-    RECEIVE_LOADS,
-    RECEIVE_VALUE,
-    SEND_LOADS,
-    SEND_VALUE,
-    SPREAD,
-    Schedule,
-)
+from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE, SEND_LOADS, SEND_VALUE, SPREAD, Schedule
 from mpimbs.spatial.rows import ROW
 from mpimbs.values.joining import Join, joined
 from mpimbs.values.joins import LISTED, READ_AT, WRITE_AT, join_values, spread_values

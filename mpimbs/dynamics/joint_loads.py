@@ -140,12 +140,7 @@ class JointLoads:
         return motions.forces(q, u, part.joint_loads(*given, wrenches)[1])
 
     def residual(
-        self,
-        q: Floats,
-        u: Floats,
-        udot: Floats | None = None,
-        tau: Floats | None = None,
-        t: float = 0.0,
+        self, q: Floats, u: Floats, udot: Floats | None = None, tau: Floats | None = None, t: float = 0.0
     ) -> Residual:
         """Tell what accelerations leave of the equations of motion and of the loops: nothing but rounding, if right.
 

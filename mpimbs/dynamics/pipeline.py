@@ -19,12 +19,7 @@ from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import clock
 from mpimbs.parallel.scan import begin_scan, end_scan, expect_scan, scan, scanned
 from mpimbs.parts.bodies.absolute import act_on_absolute, outward_of_absolute
-from mpimbs.parts.bodies.dca_bodies import (
-    inward_of_bodies,
-    motion_of_bodies,
-    none_early,
-    outward_of_bodies,
-)
+from mpimbs.parts.bodies.dca_bodies import inward_of_bodies, motion_of_bodies, none_early, outward_of_bodies
 from mpimbs.parts.open_bodies import join_open_motions, join_open_turns
 from mpimbs.parts.sequence import (
     early_of_all,

@@ -123,12 +123,7 @@ def _write_copies(group: h5py.Group, members: Members) -> None:
 
 
 def _lay_out_samples(
-    file: h5py.Group,
-    system: Contents,
-    table: SampleTable,
-    extremes: bool,
-    separated: SeparatedLoads | None,
-    most: int,
+    file: h5py.Group, system: Contents, table: SampleTable, extremes: bool, separated: SeparatedLoads | None, most: int
 ) -> None:
     """Write datasets without rows, of which `most` are a chunk."""
     if separated is not None:

@@ -16,17 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import (
-    Lanes,
-    absolute,
-    all_between,
-    copy_sign,
-    extract,
-    insert,
-    largest,
-    where_less,
-    width,
-)
+from mpimbs.kernels.lanes import Lanes, absolute, all_between, copy_sign, extract, insert, largest, where_less, width
 
 # --- what kernels call ----------------------------------------------------------------------------------------------
 

@@ -32,14 +32,7 @@ from mpimbs.spatial.vectors import dot6, force_inward
 from mpimbs.sweep.inward import accelerated, articulated, transferred
 from mpimbs.sweep.motion import motions
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_U, JUNCTION, LAST_U, PIVOT, PLACE
-from mpimbs.sweep.walk import (
-    HANDED_ON,
-    keep_nothing,
-    place_boundary,
-    walk_inward_onto,
-    walk_outward,
-    walk_path_inward,
-)
+from mpimbs.sweep.walk import HANDED_ON, keep_nothing, place_boundary, walk_inward_onto, walk_outward, walk_path_inward
 from mpimbs.values import fronts, lane_fronts
 from mpimbs.values.compression import compress, compressed_loads, compressed_size
 from mpimbs.values.fronts import C_ROW, COLUMNS, KEPT, NOISE_ROW, W_ROWS

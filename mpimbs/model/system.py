@@ -421,12 +421,7 @@ class System:
         self.contents.changes += 1
 
     def add_body_force(
-        self,
-        names: Selection,
-        function: Callable[..., Any],
-        *,
-        point: Any = (0.0, 0.0, 0.0),
-        vectorized: bool = False,
+        self, names: Selection, function: Callable[..., Any], *, point: Any = (0.0, 0.0, 0.0), vectorized: bool = False
     ) -> None:
         """Let a function of time, pose and velocities act on bodies, in addition to their wrenches.
 

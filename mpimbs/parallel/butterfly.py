@@ -153,12 +153,7 @@ class Butterfly:
     """
 
     def __init__(
-        self,
-        comm: MPI.Comm,
-        count: int,
-        to_the_right: bool = False,
-        mirrored: bool = False,
-        tag: int | None = None,
+        self, comm: MPI.Comm, count: int, to_the_right: bool = False, mirrored: bool = False, tag: int | None = None
     ) -> None:
         first_tag = own_tags(comm, levels_of(comm)) if tag is None else tag
         self.schedule = schedule(comm.rank, comm.size, to_the_right, first_tag, mirrored)

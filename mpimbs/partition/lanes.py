@@ -116,12 +116,7 @@ def cut_chain(patterns: Patterns, width: int, least: int | None = None, most: in
 
 
 def longest_lanes(
-    patterns: Patterns,
-    width: int,
-    least: int,
-    most: int,
-    places: Integers | None = None,
-    together: int | None = None,
+    patterns: Patterns, width: int, least: int, most: int, places: Integers | None = None, together: int | None = None
 ) -> Integers:
     """Links of a lane of the longest tile that begins at each link; 0 if none does [n].
 

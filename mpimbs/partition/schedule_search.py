@@ -270,12 +270,7 @@ class Search:
 
 
 def _grow(
-    growing: Growing,
-    i: int,
-    j: int,
-    splits: Integers,
-    nodes: list[int] | None,
-    ranks: Callable[..., Ranks],
+    growing: Growing, i: int, j: int, splits: Integers, nodes: list[int] | None, ranks: Callable[..., Ranks]
 ) -> int:
     """Join the leaves i to j - 1 as the splits say, without recursion; gives the number of what is made."""
     made: dict[tuple[int, int], int] = {}

@@ -26,16 +26,7 @@ from mpimbs.spatial.six import EXTRA, six_rows, write_six
 from mpimbs.sweep.inward import inward, outward, transfer, write_gathered
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, turn_along, velocity_terms
-from mpimbs.sweep.structure import (
-    FIRST_U,
-    LAST_U,
-    PIVOT,
-    TURNING,
-    Handles,
-    Springs,
-    Structure,
-    Workspace,
-)
+from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, TURNING, Handles, Springs, Structure, Workspace
 from mpimbs.sweep.walk import clear_gathered, gathered, place_boundary
 from mpimbs.values.handles import COMPLIANCE, INERTIA, TRANSFER, item
 from mpimbs.values.value import Room, block_at, compliance_at, transfer_at

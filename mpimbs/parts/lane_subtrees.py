@@ -165,13 +165,7 @@ class _Pieces:
     """
 
     def __init__(
-        self,
-        made: Build,
-        begins: Integers,
-        places: Integers,
-        count: int,
-        tip: int = -1,
-        slotted: Integers = NO_BODIES,
+        self, made: Build, begins: Integers, places: Integers, count: int, tip: int = -1, slotted: Integers = NO_BODIES
     ) -> None:
         self._made, self._tip, self._slotted = made, tip, slotted
         self.tiles, self.width = places.shape

@@ -162,11 +162,7 @@ class SimulationSettings(EvaluationSettings):
         ),
     ] = False
     no_witness: Annotated[
-        bool,
-        Setting(
-            "Leave out the checks of samples by the equations of motion",
-            more="See `mpimbs.run.witness`.",
-        ),
+        bool, Setting("Leave out the checks of samples by the equations of motion", more="See `mpimbs.run.witness`.")
     ] = False
     force: Annotated[bool, Setting("Replace an existing output file, and its checkpoints")] = False
 

@@ -42,11 +42,7 @@ class StageMatrix:
     """
 
     def __init__(
-        self,
-        dynamics: Dynamics,
-        loads: Callable[[], Floats],
-        tension: str,
-        memory: list[int] | None = None,
+        self, dynamics: Dynamics, loads: Callable[[], Floats], tension: str, memory: list[int] | None = None
     ) -> None:
         self._dynamics, self._loads, self._comm = dynamics, loads, dynamics.comm
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS

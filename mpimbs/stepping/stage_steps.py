@@ -70,14 +70,7 @@ class StageSteps:
     """
 
     def __init__(
-        self,
-        name: str,
-        accuracy: Accuracy,
-        state: Floats,
-        nq: int,
-        nu: int,
-        quaternions: Integers,
-        **compiled: Any,
+        self, name: str, accuracy: Accuracy, state: Floats, nq: int, nu: int, quaternions: Integers, **compiled: Any
     ) -> None:
         self.tableau = tableau = TABLEAUX[scheme_of(name).value]
         n, rows = len(state), len(tableau.a)

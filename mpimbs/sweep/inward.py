@@ -42,15 +42,7 @@ from mpimbs.spatial.rows import (
 )
 from mpimbs.spatial.vectors import add6, dot6, force_inward, motion_outward, scale6
 from mpimbs.sweep.added import add_inertia
-from mpimbs.sweep.structure import (
-    BIAS,
-    FIRST_U,
-    LAST_U,
-    PIVOT,
-    PLACE,
-    SLIDES,
-    TURN,
-)
+from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PIVOT, PLACE, SLIDES, TURN
 from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_outward, walk_path_inward
 from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA, TRANSFER
 

@@ -6,16 +6,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, sqrt, store, width
 from mpimbs.kernels.trigonometry import atan2
 from mpimbs.kernels.tuples import load3, store_numbers
-from mpimbs.spatial.vectors import (
-    add3,
-    cross,
-    dot3,
-    quaternion_matrix,
-    quaternion_product,
-    rotate_back,
-    scale3,
-    sub3,
-)
+from mpimbs.spatial.vectors import add3, cross, dot3, quaternion_matrix, quaternion_product, rotate_back, scale3, sub3
 from mpimbs.sweep.bounded import add_bounded
 from mpimbs.sweep.motion import load_quaternion
 from mpimbs.sweep.stops import add_stops

@@ -27,18 +27,7 @@ from mpimbs.spatial.vectors import (
     transpose,
     turn_z,
 )
-from mpimbs.sweep.structure import (
-    BIAS,
-    BODY,
-    BOUNDARY,
-    FIRST_Q,
-    FIRST_U,
-    FIXED,
-    LAST_U,
-    PLACE,
-    SLIDES,
-    TURN,
-)
+from mpimbs.sweep.structure import BIAS, BODY, BOUNDARY, FIRST_Q, FIRST_U, FIXED, LAST_U, PLACE, SLIDES, TURN
 from mpimbs.sweep.walk import walk_outward, walk_path_outward
 
 INFINITY = math.inf

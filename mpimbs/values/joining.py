@@ -26,17 +26,7 @@ from mpimbs.values.joins import (
     HANG,
     ROUND,
 )
-from mpimbs.values.value import (
-    LOOP,
-    OPEN_BODY,
-    SIX,
-    Description,
-    Room,
-    block_at,
-    compliance_at,
-    noise_at,
-    transfer_at,
-)
+from mpimbs.values.value import LOOP, OPEN_BODY, SIX, Description, Room, block_at, compliance_at, noise_at, transfer_at
 
 _BLOCK, _TRANSFER, _COMPLIANCE, _NOISE = (f.py_func for f in (block_at, transfer_at, compliance_at, noise_at))
 

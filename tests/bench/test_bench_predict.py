@@ -45,11 +45,7 @@ def test_a_cluster_file(tmp_path: Path) -> None:
 BAD_CLUSTERS = {
     "missing table": ("[within_node]", "[within]", "unknown key 'within'; did you mean 'within_node'?"),
     "missing key": ("latency = 2e-6", "", r"between_nodes: link: latency is missing; give the time of a message"),
-    "negative": (
-        "latency = 2e-6",
-        "latency = -1.0",
-        r"between_nodes: link: latency should be greater than or equal",
-    ),
+    "negative": ("latency = 2e-6", "latency = -1.0", r"between_nodes: link: latency should be greater than or equal"),
     "microseconds": ("latency = 2e-6", "latency = 2.0", r"between_nodes: link: latency should be less than 1"),
     "text": (
         "ranks_per_node = 4",

@@ -262,10 +262,7 @@ REFUSED = [
     ({"type": "fixed", "motion": wave}, "motion has nothing to move in a fixed joint; leave it out"),
     ({"type": "revolute", "motion": "hand"}, "motion must be module:function, such as hand:wave"),
     ({"type": "revolute", "motion": [[0, 1]]}, "motion must be a function, module:function, or two or more rows"),
-    (
-        {"type": "revolute", "motion": [[0, 1], [1]]},
-        "motion needs 2 numbers (a time in s, and of the revolute joint",
-    ),
+    ({"type": "revolute", "motion": [[0, 1], [1]]}, "motion needs 2 numbers (a time in s, and of the revolute joint"),
     ({"type": "revolute", "motion": [[0, 1], [0, 2]]}, "motion must be in order of time: row 2 is at 0 s, after 0 s"),
 ]
 

@@ -100,7 +100,7 @@ WRITTEN_BY_ALL = (
 )  # each rank its own part of output and checkpoints
 # Where PETSc keeps what can't be read, it begins anew at every checkpoint, in the run that goes on too.
 FORGETFUL: dict[str, tuple[str, dict[str, Any]]] = {
-    "fischer": (CHAIN, LOOSE | PCG | {"solver": LoadSolver(estimate="fischer")}),
+    "fischer": (CHAIN, LOOSE | PCG | {"solver": LoadSolver(estimate="fischer")})
 }
 # These begin anew after a restart.
 ANEW: dict[str, tuple[str, dict[str, Any]]] = {

@@ -135,10 +135,7 @@ BASE = f'[[body]]\nname = "base"\n{LINK}'
     ("text", "message"),
     [
         (GROUP.replace('"b"', '"b"\nparent = "c"'), "[[repeat]] 1 'b': parent 'c' is none of this repeat; name a body"),
-        (
-            GROUP.replace('"a"', '"a"\nparent = "b"'),
-            "[[repeat]] 1 'a': parent 'b' is neither 'world' nor a body of",
-        ),
+        (GROUP.replace('"a"', '"a"\nparent = "b"'), "[[repeat]] 1 'a': parent 'b' is neither 'world' nor a body of"),
         (GROUP.replace('"b"', '"b"\nparent = "b"'), "[[repeat]] 1 'b': is its own parent; name a body before it"),
         (
             GROUP.replace("count = 4", 'count = 4\nparents = "bas"'),

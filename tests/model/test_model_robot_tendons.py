@@ -179,7 +179,4 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     text = path.read_text().replace('<body name="palm">', site.format(1, 1) + '<body name="palm">' + site.format(2, 0))
     path.write_text(text, encoding="utf-8")
     told = mpimbs.read(path).contents.left_out
-    assert told == (
-        "left out: tendon through space: rope",
-        "left out: friction of tendon: tight",
-    )
+    assert told == ("left out: tendon through space: rope", "left out: friction of tendon: tight")

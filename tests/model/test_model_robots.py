@@ -765,9 +765,7 @@ def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
 
 @alone
 def test_what_is_left_out_is_told_by_name(zoo: Path, arm: Path) -> None:
-    assert set(read_robot(zoo).contents.left_out) == {
-        "left out: contacts: of 10 geoms",
-    }
+    assert set(read_robot(zoo).contents.left_out) == {"left out: contacts: of 10 geoms"}
     assert set(read_robot(arm).contents.left_out) == {
         "left out: contacts: of 1 collision shapes",
         "left out: joint that carries no mass: wave",

@@ -62,11 +62,7 @@ def loop_expansion(system):
 def test_the_order_of_names_and_parents():
     system = mixed_system()
     names = ["base", "plate"]
-    names += [f"{name}{k}" for k in (1, 2, 3) for name in ("ball", "slider", "frame")] + [
-        "branch",
-        "ball4",
-        "ball5",
-    ]
+    names += [f"{name}{k}" for k in (1, 2, 3) for name in ("ball", "slider", "frame")] + ["branch", "ball4", "ball5"]
     assert [system.contents.name_of(k) for k in range(system.n_bodies)] == names
     assert [system.contents.index_of(name) for name in names] == list(range(len(names)))
     assert system.contents.parents().tolist() == [-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 6, 1, 12]
@@ -111,10 +107,7 @@ def filled():
 
 
 REFUSED = [
-    (
-        lambda s: s.add(body("x", parent="trso")),
-        "body 'x': parent 'trso' is neither 'world' nor a body above; did you",
-    ),
+    (lambda s: s.add(body("x", parent="trso")), "body 'x': parent 'trso' is neither 'world' nor a body above; did you"),
     (lambda s: s.add(body("x", parent="link4")), "body 'x': parent 'link4' .* did you mean 'link3'"),
     (lambda s: s.add(body("x", parent="x")), "body 'x': is its own parent; name 'world' or a body above"),
     (lambda s: s.add(body("arm")), "body 'arm': the name is taken by a body above; give each body its own"),
@@ -124,17 +117,11 @@ REFUSED = [
         r"body 'arm' is connected twice: to 'torso' and to 'link3'; close the second connection with a \[\[",
     ),
     (lambda s: s.add(body("link2")), "body 'link2': the name is taken"),
-    (
-        lambda s: s.add(name="x", mass=-1, inertia=[1, 1, 1, 0, 0, 0], joint=Joint(type="fixed")),
-        "body 'x': mass must",
-    ),
+    (lambda s: s.add(name="x", mass=-1, inertia=[1, 1, 1, 0, 0, 0], joint=Joint(type="fixed")), "body 'x': mass must"),
     (lambda s: s.repeat(0, body("y")), "repeat: count must be a positive integer, got 0; say how often"),
     (lambda s: s.repeat(1.5, body("y")), "repeat: count must be a positive integer, got 1.5"),
     (lambda s: s.repeat(2), "repeat: needs at least one body"),
-    (
-        lambda s: s.repeat(2, body("y1")),
-        "body 'y1': a repeated body's name gets a number, so it must not end with",
-    ),
+    (lambda s: s.repeat(2, body("y1")), "body 'y1': a repeated body's name gets a number, so it must not end with"),
     (lambda s: s.repeat(2, body("y"), body("y")), "body 'y': stands twice in one repeat"),
     (
         lambda s: s.repeat(2, body("y"), body("z", parent="arm")),
@@ -145,10 +132,7 @@ REFUSED = [
     (lambda s: s.contents.index_of("amr"), "unknown body 'amr'; did you mean 'arm'"),
     (lambda s: s.set_torque("leg", math.sin), "unknown body 'leg'"),
     (lambda s: s.set_torque("arm", "x"), "body 'arm': torque must be a finite number, got 'x'; give"),
-    (
-        lambda s: (s.add(body("f", "fixed")), s.set_torque("f", math.sin)),
-        "body 'f': torque has nothing to act on",
-    ),
+    (lambda s: (s.add(body("f", "fixed")), s.set_torque("f", math.sin)), "body 'f': torque has nothing to act on"),
     (lambda s: s.add_wrench("arm", force=[1]), "wrench: force needs 3 numbers"),
     (
         lambda s: s.add_loop(name="l", type="fixed", bodies=("arm", "leg"), positions=ZEROS),
@@ -159,10 +143,7 @@ REFUSED = [
         "loop 'l': bodies must be two different ones, got 'world' twice",
     ),
     (lambda s: [s.add_loop(GROUND), s.add_loop(GROUND)], "loop 'g': the name is taken by another loop"),
-    (
-        lambda s: System(gravity=9.81),
-        r"system 'system': gravity needs a list of 3 numbers \(x y z\), got 9.81",
-    ),
+    (lambda s: System(gravity=9.81), r"system 'system': gravity needs a list of 3 numbers \(x y z\), got 9.81"),
 ]
 ZEROS = ((0, 0, 0), (0, 0, 0))
 GROUND = Loop(name="g", type="spherical", bodies=("arm", "world"), positions=ZEROS)

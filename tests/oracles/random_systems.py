@@ -190,12 +190,7 @@ def build_state(source: Source, system: System) -> State:
 
 
 def random_system(
-    seed: int,
-    n: int,
-    chain: bool,
-    types: Sequence[str] | None = None,
-    springs: bool = True,
-    wrenches: bool = False,
+    seed: int, n: int, chain: bool, types: Sequence[str] | None = None, springs: bool = True, wrenches: bool = False
 ) -> tuple[System, Array, Array, Array]:
     """A system of n bodies with joints of the `types` and a state (q, u, tau) of it, from a seed.
 

@@ -30,10 +30,7 @@ def assert_agree(system: System, q: Array, u: Array, tau: Array, t: float = 0.0,
         "kinetic": (kinetic, other.kinetic_energy(q, u)),
         "potential": (1e3 + potential, 1e3 + other.potential_energy(q)),
         "mass matrix": (dense.mass_matrix(system, q), other.mass_matrix(q)),
-        "inverse dynamics": (
-            dense.inverse_dynamics(system, q, u, tau, t),
-            other.inverse_dynamics(q, u, tau, t),
-        ),
+        "inverse dynamics": (dense.inverse_dynamics(system, q, u, tau, t), other.inverse_dynamics(q, u, tau, t)),
         "round trip": (dense.inverse_dynamics(system, q, u, udot, t), tau),
     }
     errors = {name: error(ours, reference) for name, (ours, reference) in pairs.items()}

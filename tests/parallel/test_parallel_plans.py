@@ -16,11 +16,7 @@ from mpimbs.model import system_from
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange, expect
-from mpimbs.parallel.native import (
-    LAST_TAG,
-    free_tags,
-    own_tags,
-)
+from mpimbs.parallel.native import LAST_TAG, free_tags, own_tags
 from mpimbs.parallel.reorder import Gather, Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.parts.subchain import AT_REST

@@ -13,11 +13,7 @@ from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
 from mpimbs.partition.chain import body_costs
 from mpimbs.partition.division import divide_tree
-from mpimbs.partition.intervals import (
-    Floats,
-    cut_intervals,
-    interval,
-)
+from mpimbs.partition.intervals import Floats, cut_intervals, interval
 from mpimbs.partition.shares import shares, table_of_shares
 from oracles.random_systems import SETTINGS
 from oracles.trees import SHAPES, parents

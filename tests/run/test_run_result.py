@@ -16,18 +16,7 @@ from mpi4py import MPI
 
 import mpimbs
 from mpi_helpers import parallel_assert
-from mpimbs import (
-    Batch,
-    Dynamics,
-    InputError,
-    Result,
-    Simulation,
-    SimulationError,
-    System,
-    load,
-    simulate,
-    system_from,
-)
+from mpimbs import Batch, Dynamics, InputError, Result, Simulation, SimulationError, System, load, simulate, system_from
 from oracles import dense
 from run.motions import tumbler
 from tolerances import assert_close

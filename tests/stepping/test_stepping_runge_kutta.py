@@ -113,15 +113,7 @@ def test_linearly_implicit_steps_keep_their_order_with_any_matrix(name: str, ord
 @pytest.mark.ranks(1)
 @pytest.mark.parametrize(
     ("name", "order"),
-    [
-        ("rk4", 3),
-        ("bs3", 3),
-        ("dopri5", 4),
-        ("dop853", 7),
-        ("rosenbrock2", 1),
-        ("rosenbrock", 2),
-        ("rosenbrock4", 3),
-    ],
+    [("rk4", 3), ("bs3", 3), ("dopri5", 4), ("dop853", 7), ("rosenbrock2", 1), ("rosenbrock", 2), ("rosenbrock4", 3)],
 )
 def test_states_between_the_ends_of_a_step(name: str, order: int) -> None:
     """Halving a step divides their error by 2^(order + 1); at both ends they are those of the steps."""

@@ -13,10 +13,7 @@ from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.build import build
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
-from mpimbs.values.handles import (
-    between,
-    matrices,
-)
+from mpimbs.values.handles import between, matrices
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL

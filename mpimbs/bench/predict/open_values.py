@@ -23,16 +23,7 @@ from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.structure import BOUNDARY
 from mpimbs.values.fronts import COLUMNS
 from mpimbs.values.joining import joined
-from mpimbs.values.value import (
-    LOOP,
-    SIX,
-    Description,
-    LoadGroup,
-    block_at,
-    compliance_at,
-    transfer_at,
-    without_loops,
-)
+from mpimbs.values.value import LOOP, SIX, Description, LoadGroup, block_at, compliance_at, transfer_at, without_loops
 
 KINDS = (END, MOVE, FOLD, CLOSE, COMPRESS)  # of events that are counted
 _COUPLED = 0.01  # of made up values: what is not on the diagonal

@@ -22,14 +22,7 @@ from mpimbs.partition.schedule import (
     Schedule,
     balanced,
 )
-from mpimbs.values.condensing import (
-    SIDE,
-    add_condensed,
-    begin_front,
-    condense_right,
-    eliminate_front,
-    expand_solution,
-)
+from mpimbs.values.condensing import SIDE, add_condensed, begin_front, condense_right, eliminate_front, expand_solution
 
 
 class _Value(NamedTuple):

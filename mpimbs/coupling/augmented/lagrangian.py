@@ -29,12 +29,7 @@ class Lagrangian(Settings):
         ),
     ] = 1e6
     iterations: Annotated[
-        int,
-        Setting(
-            "augmented: iterations allowed",
-            noun="the number of iterations allowed",
-            must=COUNT,
-        ),
+        int, Setting("augmented: iterations allowed", noun="the number of iterations allowed", must=COUNT)
     ] = 50
     tolerance: Annotated[
         float,

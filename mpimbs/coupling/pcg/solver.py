@@ -52,10 +52,9 @@ class LoadSolver(Settings):
             more="To be reached by the residual over the right-hand side, both accelerations across separated joints.",
         ),
     ] = None
-    most: Annotated[
-        int,
-        Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT),
-    ] = 10_000
+    most: Annotated[int, Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT)] = (
+        10_000
+    )
 
     def tied_to(self, rtol: float | None) -> LoadSolver:
         """Give the settings with a tolerance that suits the integrator's relative one, if they have none of their own.

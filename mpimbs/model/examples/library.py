@@ -65,12 +65,7 @@ class Generator:
 def _link(name: str, axis: str = "z", first: bool = False, **joint: object) -> Body:
     """Return a link of the chain of 16 bodies [Duan & Anderson, section 5]: 2 m long, along -y."""
     axes = {"x": (1, 0, 0), "z": (0, 0, 1)}
-    fields = {
-        "type": "revolute",
-        "axis": axes[axis],
-        "q": BEND,
-        "position": (0, 0 if first else -2, 0),
-    } | joint
+    fields = {"type": "revolute", "axis": axes[axis], "q": BEND, "position": (0, 0 if first else -2, 0)} | joint
     return Body(name=name, mass=1, center_of_mass=(0, -1, 0), inertia=(1, 1, 1, 0, 0, 0), joint=Joint(**fields))
 
 

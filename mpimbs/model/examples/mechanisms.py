@@ -297,11 +297,7 @@ def track(n: int) -> System:
 
 
 def _close_chain(
-    system: System,
-    turns: Floats,
-    length: float,
-    body: Callable[[Joint], Body],
-    joint: Callable[[float], Joint],
+    system: System, turns: Floats, length: float, body: Callable[[Joint], Body], joint: Callable[[float], Joint]
 ) -> None:
     """Add links that make up a closed polygon about the world's origin and turn about z with 1 rad/s, as one body.
 

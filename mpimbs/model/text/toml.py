@@ -128,10 +128,7 @@ def _parsed(text: str) -> dict[str, Any]:
         return contents
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: TOMLDecodeError, and integers of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, and integers of thousands of digits
         raise InputError(f"is not valid TOML: {error}; correct or complete the file there") from None
 
 

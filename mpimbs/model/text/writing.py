@@ -24,10 +24,7 @@ from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.table import CheckedTable
 
 # What functions in tables are functions of, but for those of time alone.
-_FUNCTIONS: dict[type, str] = {
-    Spring: "a function of length and speed",
-    Event: "a function of time and motions",
-}
+_FUNCTIONS: dict[type, str] = {Spring: "a function of length and speed", Event: "a function of time and motions"}
 
 
 def write_system(system: System | Contents, path: str | Path, force: bool = False) -> None:

@@ -55,7 +55,6 @@ def doubles(name: str, values: npt.ArrayLike, shape: int | tuple[int, ...], fini
     ----------
     name : str
         What it is, for messages.
-    values : array_like
     shape : int or tuple of int
     finite : bool
         Whether all numbers have to be.
@@ -134,7 +133,6 @@ def check_kinds(where: Any, given: Mapping[str, Any], called: str = "") -> None:
 
     Parameters
     ----------
-    where : callable or class
     given : mapping
         Values by the names that are annotated.
     called : str

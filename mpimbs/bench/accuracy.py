@@ -40,7 +40,6 @@ def shaped_state(system: Contents, shape: str) -> ShapedState:
 
     Parameters
     ----------
-    system : Contents
     shape : str
         "straight": all joints of one coordinate at zero; "bent": those of the model, turned by up to 0.3 rad;
         "folded": by `FOLD`, to either side in turn; "resting": folded, at rest, without forces. Quaternions are those

@@ -37,8 +37,6 @@ def bench_inertia(system: ModelLike, comm: MPI.Comm, seconds: float = 1.0, **set
 
     Parameters
     ----------
-    system : System, str or Path
-    comm : MPI.Comm
     seconds : float
         Wall time to spend on repetitions (s).
     **settings
@@ -135,9 +133,6 @@ def bench(
 
     Parameters
     ----------
-    system : System, str or Path
-    comm : MPI.Comm
-    coupling : str
     seconds : float
         Wall time to spend on repetitions (s).
     **settings
@@ -264,10 +259,8 @@ def bench_batch(
 
     Parameters
     ----------
-    system : System, str or Path
     copies : int
         Copies on all ranks together.
-    comm : MPI.Comm
     seconds, lanes : optional
         See `bench` and `Batch`.
 

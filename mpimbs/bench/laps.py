@@ -63,8 +63,6 @@ def take_turns(
 
     Parameters
     ----------
-    comm : MPI.Comm
-    calls : mapping
     seconds : float
         Wall time to spend (s).
     each_round : callable

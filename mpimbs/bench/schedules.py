@@ -57,11 +57,8 @@ def compare_schedules(system: Contents, ranks: int, leaves: str, costs: Assembly
 
     Parameters
     ----------
-    system : Contents
-    ranks : int
     leaves : str
         As of `partition.scheduling.LEAVES`.
-    costs : AssemblyCosts
     """
     divided = divide_tree(system, ranks)
     order = divided.order or Order.of(system)

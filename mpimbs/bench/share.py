@@ -78,7 +78,6 @@ class Share(Dynamics):
 
     Parameters
     ----------
-    system : Contents
     division : Division
         Of the system among all ranks.
     number : int

@@ -37,7 +37,6 @@ def scaled(system: Contents, bodies: int) -> Contents:
     ----------
     system : Contents
         A chain with a `[[repeat]]`, or a single body.
-    bodies : int
 
     Raises
     ------
@@ -185,9 +184,6 @@ def measure_plan(
 
     Parameters
     ----------
-    system : Contents
-    plan : Plan
-    comm : MPI.Comm
     tell : callable
         Told before each point how many are done, of how many, and which comes.
 

@@ -175,10 +175,8 @@ def study(
 
     Parameters
     ----------
-    system : Contents
     spec : str
         How the user named it.
-    plan : Plan
     folder : Path
         Where study.json, study.tsv and pictures go.
     comm : MPI.Comm

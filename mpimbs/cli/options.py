@@ -36,7 +36,6 @@ def setting_options(
 
     Parameters
     ----------
-    kind : class
     leave : collection of str
         Names of settings that get none.
     must : collection of str

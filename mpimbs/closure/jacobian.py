@@ -50,10 +50,6 @@ class Constraints(NamedTuple):
 class LoopJacobian:
     """The constraints of all loops of a system, as a function of its state; on one process.
 
-    Parameters
-    ----------
-    system : Contents
-
     Attributes
     ----------
     moves : array [nu]

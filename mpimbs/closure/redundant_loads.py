@@ -45,7 +45,6 @@ def actuation(
 
     Parameters
     ----------
-    constraints : LoopJacobian
     q : array [nq]
         In the model's order.
     needed : array [nu]
@@ -159,7 +158,6 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
 
     Parameters
     ----------
-    constraints : LoopJacobian
     q : array [nq]
         In the model's order.
     loads : array [loops, 6]

@@ -125,7 +125,6 @@ def joins_of(schedule: Schedule, values: Sequence[Description], rooms: Sequence[
 
     Parameters
     ----------
-    schedule : Schedule
     values : sequence of Description
         Of the leaves.
     rooms : sequence of Room

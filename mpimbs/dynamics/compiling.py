@@ -29,7 +29,6 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
 
     Parameters
     ----------
-    dynamics : Dynamics
     loads : bool
         `joint_loads` too.
     sampled : bool

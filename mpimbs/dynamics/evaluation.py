@@ -124,10 +124,8 @@ class Evaluation:
         Of the kernels that evaluate (`pipeline.EVALUATE`).
     part : Part
         What this rank sweeps.
-    coupling : Coupling
     subchain : Subchain
         All of the part as one piece, which `external` acts on.
-    external : ExternalLoads
     root : array [6]
         Acceleration of the root, -g (m/s^2).
     overlap : bool

@@ -16,7 +16,6 @@ class StateAt:
 
     Parameters
     ----------
-    dynamics : Dynamics
     t : float
         s.
     q, u : array [nq], [nu]

@@ -273,7 +273,6 @@ def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass
 
     Parameters
     ----------
-    comm : MPI.Comm
     driving : array
         What acts along joints and on bodies, moments over the length (N).
     squares : array [m]

@@ -86,7 +86,6 @@ def check_memory(system: Contents, need: Need, ranks: int = 1, here: int = 1) ->
 
     Parameters
     ----------
-    system : Contents
     need : Need
         What is to be done with it.
     ranks, here : int

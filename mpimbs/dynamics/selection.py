@@ -84,7 +84,6 @@ class SampleTable:
     ----------
     system : Contents
         Of copies the first.
-    selection : Selection
     facts : sequence of str
         What there is beside, of that which quantities may need: "witness", "iterative".
     unknowns : int

@@ -113,7 +113,6 @@ class _PolyData:
 
     Parameters
     ----------
-    file : File
     times : array [samples]
         s
     count : int

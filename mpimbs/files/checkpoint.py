@@ -165,7 +165,6 @@ class _Writer:
 
         Parameters
         ----------
-        keep : int
         reasons, digests : list
             Of every rank: why it could not write, and the digests of its parts.
         """

@@ -43,8 +43,6 @@ class ConstraintRecord:
 
     Parameters
     ----------
-    comm : MPI.Comm
-    coupling : Iterative
     system : Contents
         As the coupling's joints count its bodies.
 

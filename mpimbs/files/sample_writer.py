@@ -77,7 +77,6 @@ class SampleWriter:
 
         Parameters
         ----------
-        widths, shapes : dict
         begin : callable
             Makes room for them in the file, on rank 0.
         """

@@ -25,7 +25,6 @@ class SharedFile:
 
     Parameters
     ----------
-    comm : MPI.Comm
     path : Path
         Of a file that rank 0 has made.
 

@@ -29,8 +29,6 @@ class _Acting:
 
     Parameters
     ----------
-    force : ForceFunction
-    subchain : Subchain
     bodies : array [n]
         Numbers of the bodies in the subchain.
     """

@@ -25,7 +25,6 @@ class ExternalLoads:
 
     Parameters
     ----------
-    subchain : Subchain
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make_exchange : callable

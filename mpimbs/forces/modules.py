@@ -24,7 +24,6 @@ def add_forces(system: Contents, given: str) -> None:
 
     Parameters
     ----------
-    system : Contents
     given : str
         module:function; the function takes the `System` and returns nothing.
 

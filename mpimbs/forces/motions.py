@@ -37,10 +37,6 @@ TELLS = 0.1  # of that, what rounding may make of a difference
 class GivenMotions:
     """The motions that joints of a subchain follow.
 
-    Parameters
-    ----------
-    subchain : Subchain
-
     Raises
     ------
     InputError

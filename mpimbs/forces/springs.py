@@ -102,7 +102,6 @@ class ActingSprings:
 
     Parameters
     ----------
-    subchain : Subchain
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make : callable

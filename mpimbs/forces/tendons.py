@@ -22,7 +22,6 @@ class ActingTendons:
 
     Parameters
     ----------
-    subchain : Subchain
     cuts : array [P + 1]
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make : callable

@@ -41,7 +41,6 @@ class EventTables:
 
     Parameters
     ----------
-    closings : Closings
     made : Build
         With slots for the bodies at which loops are closed.
     ends : array [loops, 2]

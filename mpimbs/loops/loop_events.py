@@ -97,7 +97,6 @@ class Closings:
 
     Parameters
     ----------
-    tree : Tree
     ends : array [loops, 2]
         The bodies of each loop; AT_WORLD, or ELSEWHERE.
     gears : array
@@ -313,7 +312,6 @@ def groups_of(
 
     Parameters
     ----------
-    system : Contents
     table : LoopTable
         The loops of which an end is in the interval.
     closings : Closings

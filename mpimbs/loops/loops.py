@@ -73,7 +73,6 @@ class LoopArrays:
 
     Parameters
     ----------
-    system : Contents
     tables : sequence of LoopTable
         Of each lane all loops of which an end is on its bodies, in the same order.
     made : Build
@@ -247,8 +246,6 @@ class Loops:
 
     Parameters
     ----------
-    table : LoopTable
-    closings : Closings
     rows : array [n, 8]
         Of the joints.
     steps : array

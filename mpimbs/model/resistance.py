@@ -48,7 +48,6 @@ def check_resistance(
 
     Parameters
     ----------
-    system : Contents
     thin : int64 array
         Bodies to look at.
     together : callable, optional

@@ -53,7 +53,6 @@ def variants(model: object, table: ParameterTable) -> list[Contents]:
     model : System, str or Path
         Or what names it, as for `system_from`: only of a file, the parameters of its text may be columns. Functions
         that act on a system are not taken along where its parameters change.
-    table : ParameterTable
 
     Raises
     ------

@@ -176,7 +176,6 @@ def same_system(
 
     Parameters
     ----------
-    given : Contents, str or path
     prepare : callable
         Checks what else was given, with the system; gives it as it is used, and by name as `alike` compares it.
 

@@ -38,7 +38,6 @@ def schedule(rank: int, size: int, to_the_right: bool = False, first_tag: int = 
 
     Parameters
     ----------
-    rank, size : int
     to_the_right : bool
         Whether the last exchange is one way: ranks of the left half need nothing from the right one.
     first_tag : int

@@ -100,7 +100,6 @@ def count_handles(order: Order, bounds: Integers, loops: LoopTable | None = None
 
     Parameters
     ----------
-    order : Order
     bounds : array [leaves + 1]
     loops : LoopTable, optional
         Of the system in that order.

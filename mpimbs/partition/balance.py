@@ -55,7 +55,6 @@ class LaneCosts:
 
     Parameters
     ----------
-    system : Contents
     order : Order
         Of its bodies.
     width : int
@@ -88,7 +87,6 @@ def spread_costs(chosen: Chosen, sizes: Integers, swept: Floats, costs: Floats) 
 
     Parameters
     ----------
-    chosen : Chosen
     sizes : array [n]
         Bodies of the subtree at each place of the depth-first order.
     swept, costs : array [n]

@@ -47,7 +47,6 @@ class BodyCosts:
 
     Parameters
     ----------
-    system : Contents
     stretch : int
         Number of bodies.
     """

@@ -24,7 +24,6 @@ def kept_together(system: Contents, bounds: Integers, order: Order | None = None
 
     Parameters
     ----------
-    system : Contents
     bounds : array [pieces + 1]
         Piece k has the bodies, or places of the order, bounds[k] to bounds[k + 1] - 1.
     order : Order, optional
@@ -164,7 +163,6 @@ def divide(
 
     Parameters
     ----------
-    system : Contents
     size : int
         Number of ranks P.
     cuts : int, optional

@@ -93,7 +93,6 @@ def swept_costs(order: Order, costs: Floats, cuts: Integers, ratio: float) -> Fl
 
     Parameters
     ----------
-    order : Order
     costs : array [n]
         Cost of each body without handles, by place.
     cuts : array [P + 1]

@@ -28,7 +28,6 @@ class Links:
 
     Parameters
     ----------
-    words : Words
     sizes : array [n]
         Bodies of the subtree at each place, of which the heaviest child comes last: so a path has all places whose
         subtrees end together.
@@ -96,7 +95,6 @@ class _Tree:
 
     Parameters
     ----------
-    made : Subtrees
     patterns : array [n]
         Of each body, a number for its joint.
     open_bodies : array
@@ -242,7 +240,6 @@ class _Choice:
 
     Parameters
     ----------
-    tree : _Tree
     width : int
         Number of lanes.
     stretches : list of Stretch

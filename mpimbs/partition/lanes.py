@@ -23,7 +23,6 @@ def chosen_width(bodies: int, wanted: int | None) -> int:
 
     Parameters
     ----------
-    bodies : int
     wanted : int, optional
         What the user asks for; by default lanes are used where they are faster.
 

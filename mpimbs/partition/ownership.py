@@ -50,7 +50,6 @@ def choose_looped_tiles(
 
     Parameters
     ----------
-    made : Build
     patterns : array [n]
         Of each body, a number for its joint.
     open_bodies : array

@@ -157,7 +157,6 @@ class Search:
 
     Parameters
     ----------
-    system : Contents
     order : Order
         Of its bodies.
     size : int
@@ -166,7 +165,6 @@ class Search:
         Number of lanes, as of `Division`.
     single : bool
         Whether leaves are single bodies.
-    costs : AssemblyCosts
     """
 
     def __init__(

@@ -63,7 +63,6 @@ class Joins:
     ----------
     handles : OpenHandles
         Of the schedule's leaves.
-    costs : AssemblyCosts
     """
 
     def __init__(self, handles: OpenHandles, costs: AssemblyCosts) -> None:
@@ -87,11 +86,8 @@ def time_schedule(
 
     Parameters
     ----------
-    schedule : Schedule
     leaves : array [leaves]
         Time of the sweeps of each (s).
-    handles : OpenHandles
-    costs : AssemblyCosts
     """
     size, joins = schedule.size, Joins(handles, costs)
     swept = np.bincount(schedule.owners, leaves, minlength=size)

@@ -32,7 +32,6 @@ def closed_subtrees(made: Subtrees, open_bodies: Integers) -> npt.NDArray[np.boo
 
     Parameters
     ----------
-    made : Subtrees
     open_bodies : array
         Bodies, numbered as in `made`, that have children elsewhere.
     """
@@ -54,7 +53,6 @@ class Words:
 
     Parameters
     ----------
-    made : Subtrees
     patterns : array [n]
         Of each body, a number for its joint.
     """

@@ -51,7 +51,6 @@ def shares(system: Contents, size: int) -> tuple[Order | None, list[Owned]]:
 
     Parameters
     ----------
-    system : Contents
     size : int
         Number of ranks P.
 

@@ -73,7 +73,6 @@ class FactoredTiles:
     ----------
     tiles : Tiles
         Its own, which keep their pivots.
-    coordinates, speeds : int
 
     Attributes
     ----------

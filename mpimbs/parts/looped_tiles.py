@@ -58,7 +58,6 @@ class LoopedLanes:
     ----------
     made : Build
         All bodies of the interval.
-    looped_tile : LoopedTile
     table : LoopTable
         All loops of which an end is in the interval.
     inboard : array
@@ -180,7 +179,6 @@ class LoopedTileLoops:
 
     Parameters
     ----------
-    system : Contents
     table : LoopTable
         As of `LoopedLanes`.
     looped_tiles : sequence of LoopedLanes
@@ -188,7 +186,6 @@ class LoopedTileLoops:
         The pieces of each side by side, their bodies counted from 0.
     slots : sequence of int
         Those of the trunk that they hang on.
-    trunk : LoopArrays
     of_trunk : array
         Loops of the table that the trunk has.
     steps : array [n]

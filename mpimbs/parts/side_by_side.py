@@ -88,7 +88,6 @@ def in_lanes(made: Build, width: int) -> Build:
 
     Parameters
     ----------
-    made : Build
     width : int
         Number of lanes, which divides the steps.
     """

@@ -50,7 +50,6 @@ class Subchain:
 
     Parameters
     ----------
-    system : Contents
     first, last : int
         The bodies to own; all by default. A part of a system must be a piece of a chain.
     tiles : list of Tile, optional

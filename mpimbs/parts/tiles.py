@@ -187,7 +187,6 @@ class Tiles:
 
     Parameters
     ----------
-    kinds : Kinds
     chosen : list of Placed
         The tiles; lanes of equal number take one place each in the vectors, or of joined tiles, as many as they need.
     tip : bool
@@ -343,7 +342,6 @@ def subchain_tiles(system: Contents, tiles: list[Tile], tip: bool, wrenches: boo
 
     Parameters
     ----------
-    system : Contents
     tiles : list of Tile
         In sequence, over the bodies of the subchain.
     tip, wrenches, factored : bool

@@ -98,7 +98,6 @@ def draw_histories(title: str, t: Floats, found: Sequence[Histories]) -> Figure:
 
     Parameters
     ----------
-    title : str
     t : array [samples]
         s.
     found : sequence of Histories

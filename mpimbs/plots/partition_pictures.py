@@ -167,7 +167,6 @@ def draw_schedule(name: str, found: Found) -> Figure:
     ----------
     name : str
         Of the system.
-    found : Found
     """
     schedule, count = found.schedule, len(found.schedule.owners)
     across, height = [float(leaf) for leaf in range(count)], [0] * count

@@ -19,8 +19,6 @@ def write_tables(
 
     Parameters
     ----------
-    folder : Path
-    stem : str
     found : dict
         What JSON gets.
     rows : iterable of dict

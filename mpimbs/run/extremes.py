@@ -38,7 +38,6 @@ class Extremes:
 
     Parameters
     ----------
-    dynamics : Dynamics
     loads : bool
         Take the joint loads too: the tension, negative for a push, and the magnitude of the moment.
 

@@ -89,11 +89,8 @@ class Keeper:
 
     Parameters
     ----------
-    comm : MPI.Comm
-    checkpoints : Checkpoints
     path : Path or None
         Where they go; None: nowhere.
-    signals : Signals
     write : callable
         Writes one, and gives None or the reason why not, the same on all ranks.
     going_on : callable

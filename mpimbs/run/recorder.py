@@ -99,7 +99,6 @@ class Recorder:
 
     Parameters
     ----------
-    dynamics : Dynamics
     table : SampleTable
         What samples have.
     extremes : bool

@@ -45,14 +45,10 @@ class Run(Trajectory):
 
     Parameters
     ----------
-    system : Contents
     settings : SimulationSettings
         Checked.
-    comm : MPI.Comm
     path : Path or None
         Of the output.
-    checkpoints : Checkpoints or None
-    signals : Signals
     kept : Kept, optional
         Go on from this.
     state : State, optional

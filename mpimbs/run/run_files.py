@@ -31,9 +31,6 @@ class RunFiles:
 
     Parameters
     ----------
-    comm : MPI.Comm
-    output : Path or None
-    checkpoints : Checkpoints or None
     signals : bool
         Signals ask for checkpoints too.
     kept : Kept or None

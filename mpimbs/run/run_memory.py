@@ -133,8 +133,6 @@ class RunMemory:
         As the run began.
     dynamics : Dynamics
         Of what it is now.
-    settings : SimulationSettings
-    files : RunFiles
     """
 
     def __init__(self, system: Contents, dynamics: Dynamics, settings: SimulationSettings, files: RunFiles) -> None:

@@ -28,10 +28,8 @@ class RunSegment:
     ----------
     system : Contents
         As it holds together.
-    comm : MPI.Comm
     settings : SimulationSettings
         As they were asked for.
-    solver : LoadSolver or None
 
     Attributes
     ----------

@@ -50,10 +50,8 @@ class Trajectory(ABC):
 
     Parameters
     ----------
-    system : Contents
     settings : SimulationSettings
         Checked.
-    comm : MPI.Comm
     known : Known, optional
         Go on from what this belongs to.
     state : State, optional

@@ -88,10 +88,6 @@ class WitnessState:
 class Witness:
     """Checks samples of a running system; all ranks make it together and call.
 
-    Parameters
-    ----------
-    dynamics : Dynamics
-
     Attributes
     ----------
     due : int

@@ -58,10 +58,8 @@ class CopiesStepper:
 
     Parameters
     ----------
-    copies : SideBySide
     integrator : str
         A name in `tableaux.TABLEAUX`.
-    accuracy : Accuracy
     end : float
         Time (s) that no step passes.
     state : (array [copies, nq], array [copies, nu]), optional

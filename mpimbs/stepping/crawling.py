@@ -18,10 +18,6 @@ from mpimbs.stepping.schemes import Accuracy
 class StepFailure:
     """Keeps what goes wrong in the evaluations of a step on this rank, until all ranks can speak of it.
 
-    Parameters
-    ----------
-    dynamics : Dynamics
-
     Attributes
     ----------
     failure : str

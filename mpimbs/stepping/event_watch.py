@@ -25,7 +25,6 @@ class MotionsOfBodies:
 
     Parameters
     ----------
-    dynamics : Dynamics
     bodies : array [n]
         Their numbers in the model, each once.
     """
@@ -72,7 +71,6 @@ class EventWatch:
 
     Parameters
     ----------
-    dynamics : Dynamics
     events : sequence of Event
         Those by functions.
     functions : sequence of callable
@@ -151,7 +149,6 @@ class EventSearch:
 
     Parameters
     ----------
-    values : callable
     which : sequence of int
         The functions that pass zero in the step, of those whose values are given.
     signs : sequence of int

@@ -96,7 +96,6 @@ class Integrator(ABC):
     ----------
     dynamics, q, u, time, memory
         See `integrators.make_integrator`.
-    given : Asked
 
     Attributes
     ----------

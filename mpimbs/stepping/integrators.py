@@ -33,12 +33,10 @@ def make_integrator(
 
     Parameters
     ----------
-    dynamics : Dynamics
     q, u : array [nq], [nu]
         This rank's part of the initial state.
     name : str
         Of an integrator; see `schemes`.
-    accuracy : Accuracy
     time : float
         Initial time (s).
     memory : StepMemory, optional

@@ -32,7 +32,6 @@ class Newton:
     ----------
     stages : PETSc.SNES
         Whose steps it solves, and says when they end.
-    comm : MPI.Comm
     base : array
         Units of this rank's numbers, of speeds times a time (s).
     speeds : slice
@@ -164,10 +163,8 @@ class Stages:
 
     Parameters
     ----------
-    dynamics : Dynamics
     derivative : callable
         f, as PETSc calls it.
-    matrix : StageMatrix
     arrays : Arrays
         Of what PETSc solves with.
     size : int

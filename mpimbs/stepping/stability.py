@@ -61,7 +61,6 @@ class StabilityProbe:
 
     Parameters
     ----------
-    dynamics : Dynamics
     polynomial : array
         R(z) of the scheme, lowest coefficient first; see `Tableau.polynomial`.
     state : ProbeState, optional

@@ -27,7 +27,6 @@ class StageMatrix:
 
     Parameters
     ----------
-    dynamics : Dynamics
     loads : callable
         Gives what the bodies receive through their joints [n, 6] in the state that was evaluated last.
     tension : str

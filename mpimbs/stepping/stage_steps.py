@@ -48,10 +48,8 @@ class StageSteps:
     ----------
     name : str
         A name in `TABLEAUX`.
-    accuracy : Accuracy
     state : array [n]
         Where it begins: coordinates, speeds, and at most one number that has no part in errors.
-    nq, nu : int
     quaternions : array of int
         Where they begin.
     **compiled
@@ -179,7 +177,6 @@ class StageSteps:
 
         Parameters
         ----------
-        target : float
         evaluate : callable
             Writes the rates of a state at a time to a row.
         solve : callable, optional

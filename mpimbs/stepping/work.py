@@ -27,7 +27,6 @@ class Power:
 
     Parameters
     ----------
-    dynamics : Dynamics
     driven : bool
         Whether forces are held on the joints.
 

@@ -33,7 +33,6 @@ class Film:
 
     Parameters
     ----------
-    recording : Recording
     size : (int, int)
         Width and height of a picture in dots.
     tension : bool

@@ -35,7 +35,6 @@ class Page:
 
     Parameters
     ----------
-    recording : Recording
     host, port : str, int
         Where; another port where that is taken.
     live : bool

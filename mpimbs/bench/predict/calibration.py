@@ -41,7 +41,6 @@ class Calibration:
 
     Parameters
     ----------
-    system : Contents
     seconds : float
         Wall time for each share (s).
 
@@ -159,7 +158,6 @@ def interpolated(known: dict[int, Sweeps], bodies: int) -> Sweeps:
     ----------
     known : dict
         Times by number of bodies; one at least.
-    bodies : int
     """
     if bodies in known:
         return known[bodies]

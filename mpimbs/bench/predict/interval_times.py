@@ -70,7 +70,6 @@ def time_intervals(system: Contents, division: Division, seconds: float, couplin
 
     Parameters
     ----------
-    system : Contents
     division : Division
         Into one interval for each rank.
     seconds : float

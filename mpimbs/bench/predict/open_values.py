@@ -62,7 +62,6 @@ class OpenValues:
 
     Parameters
     ----------
-    system : Contents
     order : Order
         Of its bodies.
     cuts : array [P + 1]

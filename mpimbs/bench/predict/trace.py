@@ -130,7 +130,6 @@ def evaluate(traces: Sequence[Trace], cluster: Cluster) -> float:
     ----------
     traces : sequence of Trace
         One of each rank, by rank.
-    cluster : Cluster
 
     Raises
     ------
@@ -194,7 +193,6 @@ class Trace:
 
     Parameters
     ----------
-    rank, size : int
     alone : bool
         Whether nothing of any rank hangs on others: then scans and butterflies are over none.
 

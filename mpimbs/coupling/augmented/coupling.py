@@ -59,7 +59,6 @@ class AugmentedLagrangian:
         The caller's own communicator; it must outlive the coupling. All ranks make it together.
     part : AbsoluteBodies
         That of this rank.
-    settings : Lagrangian
 
     Attributes
     ----------

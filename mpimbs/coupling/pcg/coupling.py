@@ -61,7 +61,6 @@ class ConstraintLoads:
         The caller's own communicator; it must outlive the coupling.
     part : SeparablePart
         That of this rank.
-    solver : LoadSolver
     exact : Butterflied, optional
         The efficient divide and conquer of the same parts, for the preconditioner "dcae"; closed with this.
 

@@ -35,8 +35,6 @@ class Places:
 
     Parameters
     ----------
-    graph : LoadGraph
-    rank : int
     joints : list of SeparatedJoint
         Of the rank: the first of its unknowns.
     ends : list of Ends

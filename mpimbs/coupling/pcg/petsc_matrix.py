@@ -88,7 +88,6 @@ class PatternMatrix:
 
     Parameters
     ----------
-    comm : MPI.Comm
     starts, columns : array [rows + 1], [entries]
         The rows of this process: where they start, and their columns in ascending order.
     begin : int

@@ -293,7 +293,6 @@ class SideBySide:
 
         Parameters
         ----------
-        t : float
         q, u : array [copies, nq], array [copies, nu]
             States of all copies.
         chosen : sequence of int

@@ -121,10 +121,6 @@ class Composites:
     A composite inertia is all that hangs on a joint, on whichever ranks. Each rank gets what those behind it hand to
     its bodies: by recursive doubling, ceil(log2 P) exchanges, or from one rank to the one before, in P - 1 steps.
 
-    Parameters
-    ----------
-    divided : DividedSystem
-
     Attributes
     ----------
     first, last : int

@@ -117,10 +117,6 @@ class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
 
     Of chains by sweeps in lanes, messages included. All ranks make it together and call.
-
-    Parameters
-    ----------
-    divided : DividedSystem
     """
 
     def __init__(self, divided: DividedSystem) -> None:
@@ -170,7 +166,6 @@ class _Tendons:
 
     Parameters
     ----------
-    divided : DividedSystem
     acting : ActingTendons
         Those that have joints here.
     """
@@ -219,7 +214,6 @@ class ImplicitMatrix:
 
     Parameters
     ----------
-    divided : DividedSystem
     factors : Factors
         Of the same system.
     of_bodies : bool

@@ -195,7 +195,6 @@ def required_forces(
 
     Parameters
     ----------
-    comm : MPI.Comm
     subchain : Subchain
         This rank's bodies; its wrenches are set.
     q, u, udot, forces : array
@@ -271,7 +270,6 @@ class InverseSweeps:
 
     Parameters
     ----------
-    divided : DividedSystem
     root : array [6]
         Acceleration of the root, -g; read whenever it is called.
     apart : bool
@@ -367,12 +365,7 @@ class InverseSweeps:
 
 
 class InverseDynamics:
-    """Inverse dynamics of a system over the ranks, in one call of compiled code where there is one.
-
-    Parameters
-    ----------
-    divided : DividedSystem
-    """
+    """Inverse dynamics of a system over the ranks, in one call of compiled code where there is one."""
 
     def __init__(self, divided: DividedSystem) -> None:
         self._divided, self._alone, self._nu = divided, divided.comm.size == 1, divided.subchain.nu

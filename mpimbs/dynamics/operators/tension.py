@@ -74,12 +74,7 @@ def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Flo
 
 
 class Tension:
-    """The stiffness that tension gives to the bodies of a subchain.
-
-    Parameters
-    ----------
-    subchain : Subchain
-    """
+    """The stiffness that tension gives to the bodies of a subchain."""
 
     def __init__(self, subchain: Subchain) -> None:
         made = subchain.made

@@ -85,7 +85,6 @@ class Equilibrium:
 
     Parameters
     ----------
-    dynamics : Dynamics
     time : float
         At which functions of time act (s).
     """

@@ -63,7 +63,6 @@ class Stiffness:
 
     Parameters
     ----------
-    system : Contents
     q : array [nq]
         In the model's order, loops closed.
     loop_loads : array [loops, 6], optional

@@ -303,7 +303,6 @@ def _close_chain(
 
     Parameters
     ----------
-    system : System
     turns : float [n]
         From each link's direction to the next one's (rad), that from the last to the first at first.
     length : float

@@ -233,7 +233,6 @@ def coordinates_at(system: Contents, order: Order, lo: int, hi: int) -> tuple[Wh
         The model, in its own order.
     order : Order
         Its depth-first order.
-    lo, hi : int
 
     Returns
     -------

@@ -22,7 +22,6 @@ class FixedTendons:
 
     Parameters
     ----------
-    model : mujoco.MjModel
     name : callable
         Gives the name of something of a kind by its number.
 

@@ -65,7 +65,6 @@ def system_text(system: System | Contents, functions: bool = False) -> str:
 
     Parameters
     ----------
-    system : System or Contents
     functions : bool
         Name loads that are functions in comments, for the record, rather than refuse them.
 

@@ -89,11 +89,8 @@ class EnsembleRun:
         All copies, checked.
     settings : SimulationSettings
         Checked.
-    comm : MPI.Comm
     path : Path or None
         Of the output.
-    checkpoints : Checkpoints or None
-    signals : Signals
     kept : Kept, optional
         Go on from this.
     """

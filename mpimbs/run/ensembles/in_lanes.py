@@ -42,10 +42,8 @@ class CopiesInLanes(CopiesStepper):
 
     Parameters
     ----------
-    copies : SideBySide
     names : sequence of str
         What they are called.
-    settings : SimulationSettings
     table : SampleTable
         Of the ensemble.
     state : (array [copies, nq], array [copies, nu]), optional

@@ -183,7 +183,6 @@ class CopiesInTurn:
         One for all copies, or one for each, with the same joints.
     names : sequence of str
         What the copies are called.
-    settings : SimulationSettings
     table : SampleTable
         Of the ensemble.
     state : (array [copies, nq], array [copies, nu]), optional

@@ -158,6 +158,9 @@ class _Mujoco:
                 value = float(rng.normal())
                 self.data.ctrl[model.actuator_ctrladr[k] if hasattr(model, "actuator_ctrladr") else k] = value
                 rows = OverTime(((-1.0, value - 0.5), (1.0, value + 0.5)))  # of every second, which say the same at 0 s
+                if actuator.lag:
+                    actuator = actuator._replace(begin=float(rng.normal()))
+                    self.data.act[model.actuator_actadr[k]] = actuator.begin
                 self.robot.actuators[place] = actuator._replace(control=rows if place % 2 else value)
         left_out = np.setdiff1d(np.arange(len(model.actuator_gainprm)), [*self.taken])
         model.actuator_gainprm[left_out], model.actuator_biasprm[left_out] = 0.0, 0.0

@@ -3,7 +3,7 @@
     python drivers/random_robots.py --count 1000
 
 Several joints of a body, links without mass and point masses, references, armature, dampers, springs, motors and
-servos with rotors and ranges, told numbers or rows over time, names that collide, points and bodies that are held
+servos with rotors, ranges and lags, told numbers or rows over time, names that collide, points and bodies that are held
 together, joints that follow others. What a peer refuses is counted apart, as is what nothing resists. A difference
 counts as wrong where it is more than 1e-10 of the largest acceleration, or than rounding where joints are nearly one
 another's.
@@ -49,7 +49,7 @@ class _Draw:
 def mjcf(seed: int) -> str:
     """An MJCF text."""
     d = _Draw(seed)
-    servos = _Draw(seed + 10**9)
+    servos, lags = _Draw(seed + 10**9), _Draw(seed + 3 * 10**9)
     total, actuators, single = int(d.rng.integers(2, 9)), list[str](), list[str]()
     count = iter(range(total))
 
@@ -71,7 +71,10 @@ def mjcf(seed: int) -> str:
         if named and servos.chance(0.3):
             kind, gains = ("position", 'kp="5" kv="0.7"') if servos.chance(0.7) else ("velocity", 'kv="2"')
             range_ = ' forcerange="-1.5 0.7"' if servos.chance(0.7) else ""
-            actuators.append(f'<{kind} joint="{name}" gear="{servos.numbers(1, 2)}" {gains}{range_}/>')
+            lag = ' dyntype="filter" dynprm="0.2"' if lags.chance(0.3) else ""
+            kind = "general" if lag else kind
+            gains = 'gainprm="5" biastype="affine" biasprm="0.1 -5 -0.7"' if lag else gains
+            actuators.append(f'<{kind} joint="{name}" gear="{servos.numbers(1, 2)}" {gains}{lag}{range_}/>')
         return f"<joint {given}/>"
 
     def body(depth: int) -> str:
@@ -113,6 +116,7 @@ def mjcf(seed: int) -> str:
         if over.chance(0.5):
             range_ = ' forcelimited="true" forcerange="-1 1.5"' if over.chance(0.5) else ""
             law = 'gainprm="2" biastype="affine" biasprm="0.2 -4 -0.6"'
+            law += ' dyntype="filterexact" dynprm="0.05"' if lags.chance(0.3) else ""
             actuators.append(f'<general tendon="t{number}" gear="{over.numbers(1, 2)}" {law}{range_}/>')
     rest = f"<tendon>{tendons}</tendon><actuator>{''.join(actuators)}</actuator><equality>{held}</equality>"
     return f"<mujoco><worldbody>{bodies}</worldbody>{rest}</mujoco>"

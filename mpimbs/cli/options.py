@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import replacing
 from mpimbs.base.settings import Field, Settings, remedy_for
@@ -23,6 +22,7 @@ from mpimbs.coupling.settings import EvaluationSettings
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from mpimbs.base.arrays import Floats
     from mpimbs.dynamics import Dynamics
     from mpimbs.model.contents import Contents
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.settings import Setting
 
 if TYPE_CHECKING:
-    Floats = Floats
+    from mpimbs.base.arrays import Floats
 
 
 class Scheme(NamedTuple):

@@ -21,7 +21,7 @@ from scipy.linalg import lu_factor, lu_solve
 
 from mpimbs.model import JOINT_TYPES, Columns, Spring, System
 from mpimbs.model.contents import Contents
-from mpimbs.model.over_time import OverTime
+from mpimbs.model.over_time import Lagged, OverTime
 from mpimbs.model.system import contents_of
 
 Array = NDArray[np.floating]
@@ -480,7 +480,16 @@ def refined_solution(a: Array, b: Array) -> Array:
 
 
 def at_time(value: object, t: float) -> Array:
-    """A constant, rows over time or a function of time as an array."""
+    """A constant, rows over time, also with a lag, or a function of time as an array."""
+    if isinstance(value, Lagged):
+        ends = np.unique(np.clip([0.0, t, *(row[0] for row in value.rows)], 0.0, max(t, 0.0)))
+        found = np.array(value.begin) * np.exp(-ends[-1] / value.lag)
+        nodes, weights = np.polynomial.legendre.leggauss(80)
+        for start, half in zip(ends[:-1], np.diff(ends) / 2, strict=True):
+            times = start + half * (1 + nodes)
+            parts = weights * half / value.lag * np.exp((times - t) / value.lag)
+            found = found + parts @ np.array([np.ravel(at_time(value.rows, s)) for s in times])
+        return found if len(found) > 1 else found[0]
     if isinstance(value, OverTime):
         times, *columns = np.array(value, float).T
         found = [np.interp(t, times, column) for column in columns]

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpimbs.model import JOINT_TYPES, Body, Gear, Joint, Loop, Spring, System, Tendon
 from mpimbs.model.body import Wrench
-from mpimbs.model.over_time import OverTime
+from mpimbs.model.over_time import Lagged, OverTime
 from mpimbs.model.text.table import CheckedTable
 from oracles.dense import Array, quaternion_product
 from oracles.loops import quaternion_of
@@ -85,6 +85,10 @@ def _times(given: Any, unit: Any, units: OtherUnits) -> Any:
     if isinstance(given, OverTime):
         each = [unit] * (len(given[0]) - 1) if isinstance(unit, str) else unit
         return [[t * units.second, *_times(values, each, units)] for t, *values in given]
+    if isinstance(given, Lagged):
+        each = [unit] * len(given.begin) if isinstance(unit, str) else unit
+        begin = _times(list(given.begin), each, units)
+        return {"rows": _times(given.rows, unit, units), "begin": begin, "lag": given.lag * units.second}
     if given is None or isinstance(given, str) or callable(given):
         return given
     if isinstance(given, list | tuple):
@@ -136,6 +140,8 @@ def elsewhere(system: System, turned: Array, moved: Array) -> System:
     def of_world(load: Any) -> Any:
         if isinstance(load, OverTime):
             return OverTime((t, *(turned @ values).tolist()) for t, *values in load)
+        if isinstance(load, Lagged):
+            return Lagged((of_world(load.rows), load.lag, tuple(turned @ load.begin)))
         return tuple(turned @ load)
 
     def turn(rotation: Any) -> tuple[float, ...]:

@@ -285,10 +285,14 @@ def drawn_features(source: Weighted) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if drawn[name])
 
 
-def rows_of(source: Weighted, width: int) -> list[list[float]]:
-    """Rows of a time and so many numbers."""
+def rows_of(source: Weighted, width: int) -> Any:
+    """Rows of a time and so many numbers, a third of them followed with a lag."""
     times = np.cumsum([source.uniform(-1, 1), *(source.decades(-2, 0) for _ in range(source.index(5)))])
-    return [[t, *vector(source, 5, width)] for t in times.tolist()]
+    rows = [[t, *vector(source, 5, width)] for t in times.tolist()]
+    lags = Weighted(int(1e9 * abs(rows[0][1])))  # what is drawn behind does not depend on these
+    if not lags.chance(1 / 3):
+        return rows
+    return {"rows": rows, "lag": lags.decades(-2, 0), "begin": vector(lags, 5, width)}
 
 
 def servo_of(source: Weighted, count: int) -> dict[str, Any]:

@@ -110,14 +110,16 @@ class ActingSprings:
     Attributes
     ----------
     springs : list of Spring
+    numbers : array of int
+        Theirs, in the system.
     exchange : Messages
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
-        system = subchain.system
+        self._subchain, system = subchain, subchain.system
         bodies = system.springs.ends
         here = (bodies >= subchain.first) & (bodies < subchain.last)
-        mine = np.flatnonzero(here.any(axis=1))
+        self.numbers = mine = np.flatnonzero(here.any(axis=1))
         given = list(system.springs.values())
         self.springs = [given[k] for k in mine]
         bodies, here = bodies[mine], here[mine]
@@ -199,14 +201,39 @@ class ActingSprings:
 
     def energy(self, motion: Floats) -> float:
         """Potential energy (J) of those that this rank counts, without functions; all ranks call."""
+        found, stiffness = self._found_in(motion), self._laws.reshape(-1, LAW)[:, STIFFNESS]
+        stored = 0.5 * found[:, ELASTIC] ** 2 / np.where(stiffness > 0.0, stiffness, 1.0)
+        return float(stored[self._counted].sum())
+
+    def _found_in(self, motion: Floats) -> Floats:
+        """Give what is found of each [m, FOUND], without functions, and take their directions; all ranks call."""
         self.find(motion)
         found = np.zeros_like(self._found)
         spring_tensions(
             0.0, self._ends.reshape(-1), self._pairs, self._laws, found.reshape(-1), self._directions.reshape(-1)
         )
-        stiffness = self._laws.reshape(-1, LAW)[:, STIFFNESS]
-        stored = 0.5 * found[:, ELASTIC] ** 2 / np.where(stiffness > 0.0, stiffness, 1.0)
-        return float(stored[self._counted].sum())
+        return found
+
+    def resistance(self, motion: Floats) -> Floats:
+        """Give stiffness and damping [2, all of the system] along the lengths of those that this rank counts.
+
+        None of slack ropes, and of functions. All ranks call.
+        """
+        found, laws = self._found_in(motion), self._laws.reshape(-1, LAW)
+        acts = (laws[:, TENSION_ONLY] == 0.0) | (found[:, TENSION] > 0.0)
+        for _, which in self._given:
+            acts[which] = False
+        resisting = np.zeros((2, len(self._subchain.system.springs)))
+        mine = self._counted & acts
+        resisting[:, self.numbers[mine]] = laws[mine][:, [STIFFNESS, DAMPING]].T
+        return resisting
+
+    def pull(self, number: int, motion: Floats, wrench: Floats) -> None:
+        """Add what 1 N of tension in a spring of the system does to the steps here [m * 6], after `resistance`."""
+        found = np.zeros_like(self._found)
+        found[self.numbers == number, TENSION] = 1.0
+        pulls(0.0, self._of, self._signs, found.reshape(-1), self._directions.reshape(-1), self._force.reshape(-1))
+        add_loads(0.0, motion, self._steps, self._points, self._no_moment, self._force.reshape(-1), wrench)
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
         """Add the forces to the wrenches on the steps [m * 6], after `find` with the same motions.

@@ -22,8 +22,8 @@ MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions 
 class StageMatrix:
     """Solves (1 - h J) x = r; all ranks make it together and call.
 
-    J has the stiffness and damping of joints, servos and tendons, of forces on bodies that give theirs, and of the
-    tension of lines; of loops, of weight and of other functions nothing [`mpimbs.dynamics.operators.implicit_matrix`].
+    J has the stiffness and damping of joints, servos, tendons and springs, of forces on bodies that give theirs, and
+    of the tension of lines; of loops, weight and other functions nothing [`mpimbs.dynamics.operators.implicit_matrix`].
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from oracles.dense import Array
 from oracles.random_loops import planar_mechanism, random_mechanism
+from oracles.structured_systems import case_of
 from tolerances import assert_close
 
 MECHANISMS = ["four_bar:3", "four_bar_chain:4", "andrews", "ring:8", "track:12", "boom:3", "parallelogram"]
@@ -103,3 +104,17 @@ def test_no_product(comm: MPI.Comm) -> None:
     """The butterfly product is no preconditioner where constraints may be redundant."""
     with pytest.raises(InputError, match="is for systems without"):
         separated(system_from("track:12"), comm, 3, LoadSolver("dcae"))
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("apart", [1e-13, 1e-9, 1e-5])
+def test_hardly_redundant_loops_are_closed(comm: MPI.Comm, apart: float) -> None:
+    """Places and speeds near closed ones, of which constraints that repeat others ask what can't be to second order."""
+    case, source = case_of(958761880, ("rods", "masses"), 24, 0.0), np.random.default_rng(0)
+    move = source.standard_normal(case.system.nu)
+    with closing(separated(case.system, comm, 3, LoadSolver())) as dynamics:
+        loops, (q, v) = dynamics.loops, parts(dynamics, case.q, move)
+        assert loops is not None
+        q = loops.close_places(dynamics.subchain.displaced(q, apart * v))
+        left, parting = loops.apart(q, loops.close_speeds(q, v))[1].max(axis=0)
+    parallel_assert(left < 2e-12 and parting < 1e-10, f"{left:.1e}, {parting:.1e} left", comm)

@@ -1,4 +1,7 @@
-"""Tendons over joints: by hand, against MuJoCo, over ranks, in runs and at rest, in files; what makes no sense."""
+"""Tendons over joints: by hand, against MuJoCo, over ranks, in runs and at rest, in files; what makes no sense.
+
+In implicit steps beside springs between bodies, which act along lengths, too.
+"""
 
 from __future__ import annotations
 
@@ -147,12 +150,25 @@ def test_stops_of_tendons(comm: MPI.Comm, side: float) -> None:
             assert_close("udot", dynamics.accelerations(*own), as_joint.accelerations(*own), "dense", scale=1e3)
 
 
+def pull(length: float, rate: float) -> float:
+    """Tension of a spring (N)."""
+    return 3.0 * length - 0.1 * rate
+
+
+def rates(system: System, q: np.ndarray, u: np.ndarray) -> list[float]:
+    """How the lengths of springs between bodies change, by dense numpy."""
+    snapshot = dense.Snapshot(opened(system), q, u)
+    ends = ([snapshot.point(k, p) for k, p in zip(b, s.positions, strict=True)] for s, b in snapshot.springs)
+    return [float((b - a) @ (vb - va) / np.linalg.norm(b - a)) for (a, va), (b, vb) in ends]
+
+
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])
 @pytest.mark.parametrize("closed", [False, True])
 def test_the_matrix_of_implicit_steps(comm: MPI.Comm, coupling: str, closed: bool) -> None:
     """z of (M + h D + h^2 K) z = -h (D + h K) r_u - h K r_q, along what loops allow, by dense numpy.
 
-    Of four tendons one is at an end of its range, where it has no stiffness, and one is pressed against its stop.
+    Of four tendons one is at an end of its range, where it has no stiffness, and one is pressed against its stop; of
+    four springs between bodies one is slack, and one a function.
     """
     over = {"joints": ["link0", "link5"], "ratios": [1.0, -0.7]}
     stop = {"joints": ["link2", "slide"], "ratios": [3.0, 1.0], "stop_stiffness": 90.0, "stop_damping": 0.5}
@@ -162,14 +178,20 @@ def test_the_matrix_of_implicit_steps(comm: MPI.Comm, coupling: str, closed: boo
         stop | {"upper": -9.0},
     )
     system = hand(OVER | LAW, *given)
+    spring = {"bodies": ("link4", "slide"), "positions": ((0.1, 0.2, 0.0), (0.0, 0.3, 0.1)), "rest": 0.1}
+    system.add_spring(name="across", **spring, stiffness=300.0, damping=2.0)
+    system.add_spring(name="slack", **spring | {"rest": 9.0}, stiffness=1e4, tension_only=True)
+    system.add_spring(name="own", bodies=spring["bodies"], positions=((0, 1, 0), (0, 0, 0)), force=pull)
+    system.add_spring(name="stay", **spring | {"bodies": ("world", "link3")}, stiffness=80.0, tension_only=True)
     if closed:
         system.add_loop(name="tie", type="cylindrical", bodies=("link3", "link5"), positions=((0.1, 0, 0), (0.2, 0, 0)))
     (q, u), h = state(3, system), 0.3
     r_q, r_u = state(7, system)
-    c, along = system.contents.columns(), np.zeros((3, 7))
+    c, along = system.contents.columns(), np.zeros((5, 7))
     along[0, [1, 4, 6]], along[1, [0, 5]], along[2, [2, 6]] = OVER["ratios"], over["ratios"], stop["ratios"]
-    stiffness = np.diag(c.stiffness) + along.T @ np.diag([30.0, 200.0, 90.0]) @ along
-    damping = np.diag(c.damping) + along.T @ np.diag([2.0, 1.0, 0.5]) @ along
+    along[3:] = np.transpose([rates(system, q, one) for one in np.eye(7)])[[0, 3]]
+    stiffness = np.diag(c.stiffness) + along.T @ np.diag([30.0, 200.0, 90.0, 300.0, 80.0]) @ along
+    damping = np.diag(c.damping) + along.T @ np.diag([2.0, 1.0, 0.5, 2.0, 0.0]) @ along
     inertia = dense.mass_matrix(opened(system), q).astype(float)
     rows = [loop.rows() for loop in closures(system, dense.Snapshot(opened(system), q, u))]
     allowed = null_space(np.vstack(rows).astype(float)) if closed else np.eye(7)
@@ -186,6 +208,21 @@ def test_the_matrix_of_implicit_steps(comm: MPI.Comm, coupling: str, closed: boo
     x_q, x_u = comm.bcast(found)
     assert_close("speeds", x_u, r_u + z, "dense", comm=comm)
     assert_close("coordinates", x_q, r_q + h * x_u, "dense", comm=comm)
+
+
+def test_steps_that_stiff_springs_between_bodies_do_not_shorten(comm: MPI.Comm) -> None:
+    """Fixed ones, at which all blows up where the springs are followed explicitly, beside short explicit ones."""
+    system = System(name="stays", gravity=(0.0, 0.0, -9.81))
+    for k in range(6):
+        joint = {"type": "revolute", "axis": np.eye(3)[1 + k % 2], "position": (0.3, 0.0, 0.0), "damping": 0.3}
+        system.add(name=f"link{k}", parent=f"link{k - 1}" if k else "world", **BODY, joint=joint)
+    law = {"positions": ((0.0, 0.1, 0.2), (0.1, 0.0, 0.1)), "stiffness": 1e5, "damping": 600.0}
+    for first, second, rest in (("link0", "link3", 1.01), ("link5", "link2", 0.81), ("world", "link4", 1.61)):
+        system.add_spring(name=f"{first} {second}", bodies=(first, second), rest=rest, **law)
+    short = simulate(system, 0.5, comm, integrator="dopri5", rtol=1e-8)
+    long = simulate(system, 0.5, comm, integrator="rosenbrock", dt=5e-3)
+    if comm.rank == 0:
+        np.testing.assert_allclose(long.q[-1], short.q[-1], atol=2e-3)
 
 
 def test_stiff_tendons_take_long_steps(comm: MPI.Comm) -> None:

@@ -11,8 +11,9 @@ sweeps; or by evaluations at rest, by any sweep, over any ranks and through loop
 drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
 heavier by h D_b + h^2 K_b, on the right stands inverse divided of bodies that have no other inertia than those.
 
-Tendons, whose lengths are T q, add T^T C T on the left, C = h D + h^2 K of theirs: where P is the inverse of the rest,
-through loops too, that of both is P - P T^T (1 + C T P T^T)^-1 C T P, a solution for each tendon [Woodbury's formula].
+Tendons and springs between bodies, whose lengths change by T u, add T^T C T on the left, C = h D + h^2 K of theirs:
+where P is the inverse of the rest, through loops too, that of both is P - P T^T (1 + C T P T^T)^-1 C T P, a solution
+for each [Woodbury's formula]. What springs pull across their lengths is left out.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
-from mpimbs.dynamics.operators.inverse import InverseSweeps, required_forces
-from mpimbs.forces.tendons import ActingTendons
+from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
@@ -89,6 +89,7 @@ def stage_changes(plan, r, z, step, times, x):
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
 _INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
 _NONE = np.zeros((0, ADDED))
+SLIGHT = 0.3  # of the lighter body: springs that add less in a step are as well followed explicitly
 
 
 class _Bodies(NamedTuple):
@@ -161,35 +162,66 @@ class _Product:
             self._sweeps.close()
 
 
-class _Tendons:
-    """What tendons are of the matrix, beside the rest of it; all ranks make it together and call.
+class _Lengths:
+    """What acts along lengths, of tendons and of springs between bodies, beside the rest of the matrix.
 
-    Parameters
-    ----------
-    acting : ActingTendons
-        Those that have joints here.
+    All ranks make it together and call.
     """
 
-    def __init__(self, divided: DividedSystem, acting: ActingTendons) -> None:
-        self._comm, self._acting, nu = divided.comm, acting, divided.subchain.nu
-        self._along = np.zeros((len(divided.system.loads.tendons), nu))  # T, of the joints here
-        np.add.at(self._along, (acting.numbers[acting.of], acting.speeds), acting.ratios)
-        self._by_length, self._by_rate = np.zeros((2, len(self._along), 1))
+    def __init__(self, divided: DividedSystem) -> None:
+        self._divided, self._comm, self._still = divided, divided.comm, divided.still
+        self._tendons, self._springs = divided.external.tendons, divided.external.springs
+        self._of_tendons = np.zeros((len(divided.system.loads.tendons), divided.subchain.nu))
+        if self._tendons is not None:
+            at = self._tendons.numbers[self._tendons.of], self._tendons.speeds
+            np.add.at(self._of_tendons, at, self._tendons.ratios)
+        ends = divided.system.springs.ends  # the world is as heavy as nothing else
+        masses = {k: divided.system.body(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {-1: np.inf}
+        self._lighter = np.array([min(masses[a], masses[b]) for a, b in ends.tolist()])
 
     def take(self, q: Floats, u: Floats, step: float, solve: Callable[[Floats, Floats], object]) -> None:
         """Be that in a state, for a step h (s); `solve` does with the rest of the matrix."""
-        self._acting.find(q, u)
-        stiffness, damping = self._acting.resistance()
-        self._by_length[self._acting.numbers, 0] = step * stiffness
-        self._by_rate[self._acting.numbers, 0] = step * (damping + step * stiffness)
-        self._answers = np.empty_like(self._along)  # P T^T
-        for along, answer in zip(self._along, self._answers, strict=True):
-            solve(along, answer)
-        between = self._summed(self._by_rate * self._along @ self._answers.T)
+        resisting, along = np.zeros((2, len(self._of_tendons))), self._of_tendons
+        if self._tendons is not None:
+            self._tendons.find(q, u)
+            resisting[:, self._tendons.numbers] = self._tendons.resistance()
+        if self._springs is not None:
+            of_springs, own = self._along_springs(q, u, step)
+            resisting, along = np.hstack([resisting, of_springs]), np.vstack([along, own])
+        stiffness, damping = resisting[:, :, None]
+        self._along, self._by_length, self._by_rate = along, step * stiffness, step * (damping + step * stiffness)
+        self._answers = np.empty_like(along)  # P T^T
+        for row, answer in zip(along, self._answers, strict=True):
+            solve(row, answer)
+        between = self._summed(self._by_rate * along @ self._answers.T)
         self._inverse = np.linalg.inv(np.eye(len(between)) + between)
 
+    def _along_springs(self, q: Floats, u: Floats, step: float) -> tuple[Floats, Floats]:
+        """Give stiffness and damping [2, m] of the springs that count in a step, and how lengths change [m, nu].
+
+        These are the forces that pulls of 1 N need for nothing to move.
+        """
+        divided, springs = self._divided, self._springs
+        assert springs is not None
+        subchain, boundary = divided.subchain, divided.boundary_motion(q, self._still)
+        resisting = self._summed(springs.resistance(subchain.motions(q, u, divided.boundary_motion(q, u))))
+        counts = np.flatnonzero(step * (resisting[1] + step * resisting[0]) > SLIGHT * self._lighter)
+        motion = subchain.motions(q, self._still, boundary)
+        work, _ = subchain.wrenched(np.zeros((subchain.n_bodies, 6)))
+
+        def needed(number: int) -> Floats:
+            work.wrench[:] = 0.0
+            springs.pull(number, motion, work.wrench)
+            nothing, root = self._still, np.zeros(6)
+            held, parts = prescribed(self._comm, subchain, q, nothing, nothing, boundary, root, work=work)
+            return forces_beside(self._comm, subchain, parts, q, nothing, nothing, nothing, held, work=work)
+
+        alone = needed(-1) if len(counts) else self._still  # of springs along joints
+        rows = [needed(number) - alone for number in counts.tolist()]
+        return resisting[:, counts], np.array(rows).reshape(len(counts), subchain.nu)
+
     def forces(self, speeds: Floats, along: Floats) -> Floats:
-        """Give h (D + h K) r_u + h K G^+ r_q [nu] of tendons, by changes r_u and G^+ r_q [nu]."""
+        """Give h (D + h K) r_u + h K G^+ r_q [nu], by changes r_u and G^+ r_q [nu]."""
         lengths = self._by_rate[:, 0] * (self._along @ speeds) + self._by_length[:, 0] * (self._along @ along)
         found: Floats = self._summed(lengths) @ self._along
         return found
@@ -205,12 +237,12 @@ class _Tendons:
 
 
 class ImplicitMatrix:
-    """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints, and by tendons.
+    """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints, and along lengths.
 
     All ranks call together.
 
-    Of a quaternion's spring J has the one for small turns; of what acts between bodies, in loops or by weight, nothing,
-    and of what acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
+    Of a quaternion's spring J has the one for small turns; of what acts in loops or by weight, nothing, and of what
+    acts on bodies only what `at` is given: it is for methods whose order does not depend on J.
 
     Parameters
     ----------
@@ -234,8 +266,8 @@ class ImplicitMatrix:
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         self._stops = Stops.of(columns)
         self._pressed = np.zeros(len(self._stops.speeds), bool)
-        tendons = divided.external.tendons
-        self._tendons = None if tendons is None else _Tendons(divided, tendons)
+        system = divided.system
+        self._lengths = _Lengths(divided) if system.loads.tendons or system.springs else None
         self._bounded = divided.external.bounded
         self._free = np.zeros(len(self._bounded.speeds), bool)
         self._holds = np.zeros(0)
@@ -311,8 +343,8 @@ class ImplicitMatrix:
                 bodies.take(self._own, pulls, step**2, drags, step)
         if changed or self.resting is None:  # load sweeps factor in every state
             self._heavier.take()
-        if self._tendons is not None:
-            self._tendons.take(self._q, u, step, self._heavier.solve)
+        if self._lengths is not None:
+            self._lengths.take(self._q, u, step, self._heavier.solve)
 
     def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
@@ -320,20 +352,20 @@ class ImplicitMatrix:
         What stands behind these numbers is left as it is.
         """
         stage_forces(self._table.data, r, self._tau)
-        if self._pulled or self._dragged or self._tendons is not None:
+        if self._pulled or self._dragged or self._lengths is not None:
             self._tau -= self._forces_of_changes(r)
         self.heavier(self._tau, self._z)
         stage_changes(self._table.data, r, self._z, self._step, times, x)
 
     def _forces_of_changes(self, r: Floats) -> Floats:
-        """Give h (D + h K) r_u + h K G^+ r_q [nu] of tendons and of what acts on bodies, by a change r [nq + nu]."""
+        """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
         found, along = np.zeros_like(speeds), np.empty_like(speeds)
-        if self._pulled or self._tendons is not None:
+        if self._pulled or self._lengths is not None:
             speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-        if self._tendons is not None:
-            found += self._tendons.forces(speeds, along)
+        if self._lengths is not None:
+            found += self._lengths.forces(speeds, along)
         if self._pulled:
             found += self._pulls(along + self._step * speeds)
         if self._dragged:
@@ -351,8 +383,8 @@ class ImplicitMatrix:
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
         self._heavier.solve(tau, z)
-        if self._tendons is not None:
-            self._tendons.correct(z)
+        if self._lengths is not None:
+            self._lengths.correct(z)
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""

@@ -26,6 +26,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
@@ -90,6 +91,7 @@ _MASS = 15  # where the first mass stands in a row of `Structure.added`
 _INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
 _NONE = np.zeros((0, ADDED))
 SLIGHT = 0.3  # of the lighter body: springs that add less in a step are as well followed explicitly
+MANY, ROOM = 256, 2**24  # springs at the most, each of which takes a solution; and numbers that these have on a rank
 
 
 class _Bodies(NamedTuple):
@@ -178,6 +180,8 @@ class _Lengths:
         ends = divided.system.springs.ends  # the world is as heavy as nothing else
         masses = {k: divided.system.body(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {-1: np.inf}
         self._lighter = np.array([min(masses[a], masses[b]) for a, b in ends.tolist()])
+        self._most = min(MANY, ROOM * self._comm.size // max(divided.system.nu, 1))
+        self._told = False
 
     def take(self, q: Floats, u: Floats, step: float, solve: Callable[[Floats, Floats], object]) -> None:
         """Be that in a state, for a step h (s); `solve` does with the rest of the matrix."""
@@ -206,6 +210,9 @@ class _Lengths:
         subchain, boundary = divided.subchain, divided.boundary_motion(q, self._still)
         resisting = self._summed(springs.resistance(subchain.motions(q, u, divided.boundary_motion(q, u))))
         counts = np.flatnonzero(step * (resisting[1] + step * resisting[0]) > SLIGHT * self._lighter)
+        if len(counts) > self._most:
+            self._tell(len(counts))
+            counts = counts[:0]
         motion = subchain.motions(q, self._still, boundary)
         work, _ = subchain.wrenched(np.zeros((subchain.n_bodies, 6)))
 
@@ -219,6 +226,15 @@ class _Lengths:
         alone = needed(-1) if len(counts) else self._still  # of springs along joints
         rows = [needed(number) - alone for number in counts.tolist()]
         return resisting[:, counts], np.array(rows).reshape(len(counts), subchain.nu)
+
+    def _tell(self, count: int) -> None:
+        """Warn once, on rank 0, of springs that are too many."""
+        if not self._told and self._comm.rank == 0:
+            warn_caller(
+                f"{count} springs between bodies are stiff for these steps, and implicit ones know {self._most} at the "
+                "most: they are followed explicitly, and limit adaptive steps; fixed ones may go wrong"
+            )
+        self._told = True
 
     def forces(self, speeds: Floats, along: Floats) -> Floats:
         """Give h (D + h K) r_u + h K G^+ r_q [nu], by changes r_u and G^+ r_q [nu]."""

@@ -66,7 +66,6 @@ def main(
         Ranks up to which times are predicted.
     force : bool
         Replace what an earlier call wrote.
-    comm : MPI.Comm
 
     Returns
     -------

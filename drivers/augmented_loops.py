@@ -101,7 +101,6 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
         Of what is written.
     t_end : float
         Simulated time (s).
-    samples : int
     force : bool
         Replace what an earlier call wrote.
 

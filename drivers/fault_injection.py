@@ -76,9 +76,7 @@ class Job:
 
     Parameters
     ----------
-    ranks : int
     arguments : sequence of str
-    place : Path
     small_disk : bool
         Works on a file system of 32 MB of its own, in a name space; all files are copied to `place` at the end.
     fault : str

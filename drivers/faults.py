@@ -79,11 +79,8 @@ class Chain:
 
     Parameters
     ----------
-    fault : Fault
-    subject : Subject
     index : int
         Of the chains of both: by turns on 2, 3, ... ranks, on the same or other ranks; every fifth by pcg.
-    options : Options
     attempt : int
         Which of those in sequence, where the fault came too late: each next one comes earlier.
 

@@ -83,13 +83,10 @@ def main(
         When the right and the left hand let go (s).
     t_end : float
         Simulated time (s).
-    snapshots : int
     seconds : float
         Wall time to spend on the evaluations of each structure (s).
-    coupling : str
     force : bool
         Replace what an earlier call wrote.
-    comm : MPI.Comm
 
     Returns
     -------

@@ -108,7 +108,6 @@ class Counted:
 
     Parameters
     ----------
-    value : float
     counts : Counts
         Where the operations that made it are counted, and those of all results.
     constant : bool
@@ -272,7 +271,6 @@ class CountedArray:
     values : array
         Copied. Masked items of a masked array are spare: zeros that fill a register up, which are read as literals and
         written without use.
-    counts : Counts
     """
 
     def __init__(self, values: npt.ArrayLike, counts: Counts) -> None:

@@ -67,8 +67,7 @@ class Machine:
 
 @kernel(inline=True)
 def _load4(zero, numbers, first):
-    w = width(zero)
-    i = first * w
+    w, i = width(zero), first * width(zero)
     a = (load(zero, numbers, i), load(zero, numbers, i + w))
     return a + (load(zero, numbers, i + 2 * w), load(zero, numbers, i + 3 * w))
 
@@ -86,10 +85,7 @@ def _multiply_add(zero, times, numbers):
     a, b = _load4(zero, numbers, 0), _load4(zero, numbers, 4)
     c, d = _load4(zero, numbers, 8), _load4(zero, numbers, 12)
     for _ in range(times):
-        a = _each(a, m, s)
-        b = _each(b, m, s)
-        c = _each(c, m, s)
-        d = _each(d, m, s)
+        a, b, c, d = _each(a, m, s), _each(b, m, s), _each(c, m, s), _each(d, m, s)
     e = a + b + c + d
     x = zero
     for i in range(CHAINS):
@@ -99,8 +95,7 @@ def _multiply_add(zero, times, numbers):
 
 @kernel
 def _triad(zero, times, a, b, c):
-    w = width(zero)
-    s = zero + 0.5
+    w, s = width(zero), zero + 0.5
     for _ in range(times):
         for i in range(0, a.shape[0], 4 * w):
             store(a, i, load(zero, b, i) + s * load(zero, c, i))

@@ -105,7 +105,6 @@ def compare(
 
     Parameters
     ----------
-    system : Contents
     seconds : float
         Wall time to spend on repetitions (s), all programs together; each does 5 rounds at least.
     names : sequence of str, optional
@@ -180,7 +179,6 @@ def _agreeing(name: str, given: tuple[Any, ...], udot: Floats) -> tuple[dict[str
 
     Parameters
     ----------
-    name : str
     given : tuple
         The arguments of a function of `PEERS`.
     udot : array [nu]

@@ -36,7 +36,7 @@ LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too la
 NOT_LARGE = 2.0**100  # what is less beside it is of accelerations
 ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
 CLOSED = 1e-12  # the same: closed enough
-ENOUGH = 1e-3  # of a violation: what the change that takes it away may leave, where equations are hardly consistent
+ENOUGH = 1e-3  # of open places: what a change may leave, for the next, where equations are hardly consistent
 ROUNDS = 60  # of Newton's method at the most
 SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
@@ -237,7 +237,7 @@ class ClosedLoops:
         self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
         iterative = self._divided.coupling.iterative
         try:
-            if iterative is not None:
+            if iterative is not None and places:
                 iterative.enough = ENOUGH
             self._divided.evaluate_unforced(q, u, udot, rates)
         finally:

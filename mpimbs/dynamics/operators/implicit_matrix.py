@@ -178,7 +178,9 @@ class _Lengths:
             at = self._tendons.numbers[self._tendons.of], self._tendons.speeds
             np.add.at(self._of_tendons, at, self._tendons.ratios)
         ends = divided.system.springs.ends  # the world is as heavy as nothing else
-        masses = {k: divided.system.body(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {-1: np.inf}
+        masses = {k: divided.system.segments.template(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {
+            -1: np.inf
+        }
         self._lighter = np.array([min(masses[a], masses[b]) for a, b in ends.tolist()])
         self._most = min(MANY, ROOM * self._comm.size // max(divided.system.nu, 1))
         self._told = False
@@ -207,25 +209,25 @@ class _Lengths:
         """
         divided, springs = self._divided, self._springs
         assert springs is not None
-        subchain, boundary = divided.subchain, divided.boundary_motion(q, self._still)
-        resisting = self._summed(springs.resistance(subchain.motions(q, u, divided.boundary_motion(q, u))))
+        subchain, still = divided.subchain, self._still
+        motion = subchain.motions(q, u, divided.boundary_motion(q, u))
+        resisting = self._summed(springs.resistance(motion))
         counts = np.flatnonzero(step * (resisting[1] + step * resisting[0]) > SLIGHT * self._lighter)
         if len(counts) > self._most:
             self._tell(len(counts))
             counts = counts[:0]
-        motion = subchain.motions(q, self._still, boundary)
-        work, _ = subchain.wrenched(np.zeros((subchain.n_bodies, 6)))
-
-        def needed(number: int) -> Floats:
+        if not len(counts):
+            return np.zeros((2, 0)), np.zeros((0, subchain.nu))
+        boundary, (work, _) = divided.boundary_motion(q, still), subchain.wrenched(np.zeros((subchain.n_bodies, 6)))
+        rows, parts = list[Floats](), None
+        for number in (-1, *counts.tolist()):  # the first of no spring: what those along joints need
             work.wrench[:] = 0.0
             springs.pull(number, motion, work.wrench)
-            nothing, root = self._still, np.zeros(6)
-            held, parts = prescribed(self._comm, subchain, q, nothing, nothing, boundary, root, work=work)
-            return forces_beside(self._comm, subchain, parts, q, nothing, nothing, nothing, held, work=work)
-
-        alone = needed(-1) if len(counts) else self._still  # of springs along joints
-        rows = [needed(number) - alone for number in counts.tolist()]
-        return resisting[:, counts], np.array(rows).reshape(len(counts), subchain.nu)
+            held, parts = prescribed(
+                self._comm, subchain, q, still, still, boundary, np.zeros(6), work=work, parts=parts
+            )
+            rows.append(forces_beside(self._comm, subchain, parts, q, still, still, still, held, work=work))
+        return resisting[:, counts], np.array(rows[1:]) - rows[0]
 
     def _tell(self, count: int) -> None:
         """Warn once, on rank 0, of springs that are too many."""

@@ -162,19 +162,21 @@ def prescribed(
     root: Floats,
     at_rest: bool = False,
     work: Workspace | None = None,
+    parts: list[Between] | None = None,
 ) -> tuple[Floats, list[Between]]:
     """Give the accelerations [m, 6] of this rank's steps that move by `udot`, in their frames; all call.
 
-    Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together.
+    Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together: `parts`,
+    where they moved the same before, under whatever wrenches.
     """
     turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
     inboard = subchain.inboard.tolist()
-    parts: list[Between] = []
-    if comm.size > 1:
+    if parts is None and comm.size > 1:
         still = np.zeros((len(inboard), 6))
         held = subchain.prescribe(q, u, udot, turns, still, at_rest, work)[subchain.outer_steps]
         changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
         parts = comm.allgather(Between(inboard, subchain.outer.tolist(), changes, held))
+    parts = parts or []
     known = found_outward(parts[: comm.rank], inboard, root)
     return subchain.prescribe(q, u, udot, turns, known, at_rest, work), parts
 

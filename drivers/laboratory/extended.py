@@ -24,7 +24,6 @@ from mpimbs.sweep.motion import joint_places, velocity_terms
 from mpimbs.sweep.structure import Springs, workspace
 from mpimbs.values.handles import SIZE
 
-Array = Floats
 Numbers = NDArray[np.object_]  # of mpf
 
 sine_cosine.register(mpf, lambda angle: (mp.sin(angle), mp.cos(angle)))
@@ -32,7 +31,7 @@ square_root.register(mpf, mp.sqrt)
 arc_tangent.register(mpf, mp.atan2)
 
 
-def extended(values: Array) -> Any:
+def extended(values: Floats) -> Any:
     """Give the same numbers as mpf, exactly: an array that stands where the sweeps have doubles."""
     return np.array([mpf(float(x)) for x in np.ravel(values)], dtype=object)
 
@@ -57,7 +56,7 @@ class ExtendedSweeps:
         The system has loops, wrenches, springs between bodies or functions of time or state.
     """
 
-    def __init__(self, system: Contents, q: Array, u: Array, digits: int = 40) -> None:
+    def __init__(self, system: Contents, q: Floats, u: Floats, digits: int = 40) -> None:
         mp.dps = digits
         c = system.columns()
         if c.wrenches or c.torque_functions or system.loads.functions or system.springs or system.loops:
@@ -78,13 +77,13 @@ class ExtendedSweeps:
         interpreted(joint_places)(self.zero, self.structure, self.q, self.work.place)
         interpreted(velocity_terms)(self.zero, self.structure, self.work, self.u, self.still[:3])
 
-    def forces(self, tau: Array) -> Numbers:
+    def forces(self, tau: Floats) -> Numbers:
         """Give the generalized forces [nu] (N m, N): tau with springs, dampers and constant torques."""
         total = np.empty(self.nu, dtype=object)
         interpreted(joint_forces)(self.zero, self.structure, self.springs, self.q, self.u, extended(tau), total)
         return total
 
-    def accelerations(self, tau: Array) -> Numbers:
+    def accelerations(self, tau: Floats) -> Numbers:
         """Give the generalized accelerations [nu] (rad/s^2, m/s^2) under the generalized forces `tau` [nu] (N m, N)."""
         udot = np.empty(self.nu, dtype=object)
         block = np.full(SIZE, self.zero, dtype=object)

@@ -67,7 +67,8 @@ class Machine:
 
 @kernel(inline=True)
 def _load4(zero, numbers, first):
-    w, i = width(zero), first * width(zero)
+    w = width(zero)
+    i = first * w
     a = (load(zero, numbers, i), load(zero, numbers, i + w))
     return a + (load(zero, numbers, i + 2 * w), load(zero, numbers, i + 3 * w))
 

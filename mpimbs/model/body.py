@@ -16,9 +16,7 @@ from mpimbs.model.geometry import Shape
 from mpimbs.model.joint import Joint, Jointed
 from mpimbs.model.over_time import VectorOrFunction
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Number, Unit, Units, Vector
-
-Floats = tuple[float, ...]
+from mpimbs.model.text.table import CheckedTable, Number, Numbers, Unit, Units, Vector
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0)
 _SLACK = 1e-9  # relative slack of the triangle inequality of principal moments
@@ -44,7 +42,7 @@ def _name(value: Any) -> str:
 
 Name = Annotated[str, PlainValidator(_name)]
 BodyPair = Annotated[tuple[str, str], PlainValidator(table.pair(_text))]
-PointPair = Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.vector)), Unit("m")]
+PointPair = Annotated[tuple[Numbers, Numbers], PlainValidator(table.pair(table.vector)), Unit("m")]
 
 
 class Wrench(CheckedTable):
@@ -69,11 +67,11 @@ class Wrench(CheckedTable):
     frame: Literal["body", "world"] = "body"
 
 
-def _inertia(value: Any) -> Floats:
+def _inertia(value: Any) -> Numbers:
     return table.numbers(value, 6, "xx yy zz xy xz yz")
 
 
-def _added_mass(value: Any) -> tuple[Floats, ...]:
+def _added_mass(value: Any) -> tuple[Numbers, ...]:
     what = "a diagonal, or rows of a 6x6 matrix"
     rows = value.tolist() if isinstance(value, np.ndarray) else value
     if rows == ():  # of most bodies
@@ -146,11 +144,11 @@ class Body(CheckedTable):
     parent: str | None = None
     mass: Annotated[Number, Unit("kg")] = Field(description="the mass in kg")
     center_of_mass: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
-    inertia: Annotated[Floats, PlainValidator(_inertia), Unit("kg m^2", 6)] = Field(
+    inertia: Annotated[Numbers, PlainValidator(_inertia), Unit("kg m^2", 6)] = Field(
         description="xx yy zz xy xz yz about the center of mass in kg m^2"
     )
     unphysical: bool = False
-    added_mass: Annotated[tuple[Floats, ...], PlainValidator(_added_mass)] = ()
+    added_mass: Annotated[tuple[Numbers, ...], PlainValidator(_added_mass)] = ()
     joint: Joint = Field(description="the table of the joint to the parent, with at least its type")
     wrench: Annotated[tuple[Wrench, ...], BeforeValidator(_as_list)] = ()
     geometry: Annotated[tuple[Shape, ...], BeforeValidator(_as_list)] = ()
@@ -178,7 +176,7 @@ class Body(CheckedTable):
         return self.mass == 0 or bool(low <= _SINGULAR * high)
 
     @property
-    def principal_moments(self) -> Floats:
+    def principal_moments(self) -> Numbers:
         """The principal moments of inertia, in order (kg m^2)."""
         xx, yy, zz, xy, xz, yz = self.inertia
         if xy == xz == yz == 0:
@@ -248,7 +246,7 @@ class Loop(Jointed):
     name: Name = Field(description="a unique name of the loop")
     bodies: BodyPair = Field(description="the names of the two bodies")
     positions: PointPair = Field(description="the position of the joint in the frame of each of the two bodies, in m")
-    rotations: Annotated[tuple[Floats, Floats], PlainValidator(table.pair(table.unit_quaternion)), Unit("1")] = (
+    rotations: Annotated[tuple[Numbers, Numbers], PlainValidator(table.pair(table.unit_quaternion)), Unit("1")] = (
         _IDENTITY,
         _IDENTITY,
     )

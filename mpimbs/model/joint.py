@@ -17,9 +17,7 @@ from mpimbs.model.joints import JOINT_NAMES, JointType, joint_type
 from mpimbs.model.motion import Motion, checked_motion
 from mpimbs.model.over_time import are_rows, as_time_function
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Quaternion, TimeFunction, Unit, Units, Vector
-
-Floats = tuple[float, ...]
+from mpimbs.model.text.table import CheckedTable, Numbers, Quaternion, TimeFunction, Unit, Units, Vector
 
 _INDEFINITE = 1e-9  # relative slack of the least principal stiffness
 
@@ -32,13 +30,13 @@ class Jointed(CheckedTable):
     decisive: ClassVar[str] = "type"
 
     type: str = Field(description="the type of joint, such as 'revolute'")
-    axis: Annotated[Floats, Unit("1", 3)] = _BY_TYPE
+    axis: Annotated[Numbers, Unit("1", 3)] = _BY_TYPE
     pitch: Annotated[float, Unit("m/rad")] = _BY_TYPE
-    stiffness: Floats = _BY_TYPE
-    cross_stiffness: Annotated[Floats, Unit("N m/rad", 3)] = _BY_TYPE
-    damping: Floats = _BY_TYPE
-    rest: Floats = _BY_TYPE
-    torque: Floats | TimeFunction = _BY_TYPE
+    stiffness: Numbers = _BY_TYPE
+    cross_stiffness: Annotated[Numbers, Unit("N m/rad", 3)] = _BY_TYPE
+    damping: Numbers = _BY_TYPE
+    rest: Numbers = _BY_TYPE
+    torque: Numbers | TimeFunction = _BY_TYPE
     motion: Motion | None = _BY_TYPE
 
     @property
@@ -73,7 +71,7 @@ class Jointed(CheckedTable):
 
     @field_validator("axis", mode="plain")
     @classmethod
-    def _check_axis(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_axis(cls, value: Any, info: ValidationInfo) -> Numbers:
         if value is None:
             return (0.0, 0.0, 1.0)
         if not _kind(info).takes_axis:
@@ -92,7 +90,7 @@ class Jointed(CheckedTable):
 
     @field_validator("q", "rest", mode="plain", check_fields=False)
     @classmethod
-    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_coordinates(cls, value: Any, info: ValidationInfo) -> Numbers:
         kind = _kind(info)
         if value is None:
             return kind.zero
@@ -105,7 +103,7 @@ class Jointed(CheckedTable):
 
     @field_validator("u", "stiffness", "damping", mode="plain", check_fields=False)
     @classmethod
-    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_speeds(cls, value: Any, info: ValidationInfo) -> Numbers:
         kind = _kind(info)
         if value is None:
             return kind.at_rest
@@ -119,7 +117,7 @@ class Jointed(CheckedTable):
 
     @field_validator("torque", mode="plain")
     @classmethod
-    def _check_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
+    def _check_torque(cls, value: Any, info: ValidationInfo) -> Numbers | TimeFunction:
         kind = _kind(info)
         if not (callable(value) or are_rows(value) or isinstance(value, dict)):
             return cls._check_speeds(value, info)
@@ -137,12 +135,12 @@ class Jointed(CheckedTable):
 
     @field_validator("stiffness", "damping", mode="after")
     @classmethod
-    def _check_sign(cls, value: Floats) -> Floats:
+    def _check_sign(cls, value: Numbers) -> Numbers:
         return _not_negative(value)
 
     @field_validator("cross_stiffness", mode="plain")
     @classmethod
-    def _check_cross_stiffness(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_cross_stiffness(cls, value: Any, info: ValidationInfo) -> Numbers:
         if value is None:
             return ()
         if not _kind(info).quaternion:
@@ -198,7 +196,7 @@ def _refuse_without_ways(info: ValidationInfo) -> None:
         raise ValueError(f"has no meaning for a {kind.name} joint; leave it out")
 
 
-def _not_negative(values: Floats) -> Floats:
+def _not_negative(values: Numbers) -> Numbers:
     """Return values as they are; ValueError if one is below zero."""
     if values and min(values) < 0:
         raise ValueError(f"must not be negative, got {list(values)}; give 0 for none")
@@ -276,20 +274,20 @@ class Joint(Jointed):
 
     position: Annotated[Vector, Unit("m", 3)] = (0.0, 0.0, 0.0)
     rotation: Annotated[Quaternion, Unit("1", 4)] = (1.0, 0.0, 0.0, 0.0)
-    q: Floats = _BY_TYPE
-    u: Floats = _BY_TYPE
-    armature: Floats = _BY_TYPE
-    lower: Floats = _BY_TYPE
-    upper: Floats = _BY_TYPE
-    stop_stiffness: Floats = _BY_TYPE
-    stop_damping: Floats = _BY_TYPE
-    servo_stiffness: Floats = _BY_TYPE
-    servo_damping: Floats = _BY_TYPE
-    servo_torque: Floats | TimeFunction = _BY_TYPE
-    servo_least: Floats = _BY_TYPE
-    servo_most: Floats = _BY_TYPE
-    friction: Floats = _BY_TYPE
-    friction_speed: Floats = _BY_TYPE
+    q: Numbers = _BY_TYPE
+    u: Numbers = _BY_TYPE
+    armature: Numbers = _BY_TYPE
+    lower: Numbers = _BY_TYPE
+    upper: Numbers = _BY_TYPE
+    stop_stiffness: Numbers = _BY_TYPE
+    stop_damping: Numbers = _BY_TYPE
+    servo_stiffness: Numbers = _BY_TYPE
+    servo_damping: Numbers = _BY_TYPE
+    servo_torque: Numbers | TimeFunction = _BY_TYPE
+    servo_least: Numbers = _BY_TYPE
+    servo_most: Numbers = _BY_TYPE
+    friction: Numbers = _BY_TYPE
+    friction_speed: Numbers = _BY_TYPE
 
     @property
     def stopped(self) -> bool:
@@ -308,7 +306,7 @@ class Joint(Jointed):
 
     @field_validator("servo_torque", mode="plain")
     @classmethod
-    def _check_servo_torque(cls, value: Any, info: ValidationInfo) -> Floats | TimeFunction:
+    def _check_servo_torque(cls, value: Any, info: ValidationInfo) -> Numbers | TimeFunction:
         if value is not None:
             _refuse_without_ways(info)
         return cls._check_torque(value, info)
@@ -319,7 +317,7 @@ class Joint(Jointed):
         mode="plain",
     )
     @classmethod
-    def _check_along_way(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_along_way(cls, value: Any, info: ValidationInfo) -> Numbers:
         kind, name = _kind(info), str(info.field_name)
         side = {"lower": -math.inf, "upper": math.inf, "servo_least": -math.inf, "servo_most": math.inf}.get(name)
         if value is None:
@@ -348,7 +346,7 @@ class Joint(Jointed):
 
     @field_validator("armature", mode="plain")
     @classmethod
-    def _check_armature(cls, value: Any, info: ValidationInfo) -> Floats:
+    def _check_armature(cls, value: Any, info: ValidationInfo) -> Numbers:
         if value is not None and not _kind(info).nu:
             raise ValueError("has no axis to turn about in a fixed joint; leave it out")
         return _not_negative(cls._check_speeds(value, info))

@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from mpimbs.base.arrays import Floats
 from mpimbs.base.state_tree import made_again, taken_apart
-
-Floats = npt.NDArray[np.float64]
 
 
 class Pair(NamedTuple):

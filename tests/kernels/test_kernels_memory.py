@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mpimbs.kernels.memory import Floats, Integers, NumberItem, Rows, Table, schema, size_of
+from mpimbs.base.arrays import Floats, Integers
+from mpimbs.kernels.memory import NumberItem, Rows, Table, schema, size_of
 
 
 class Inner(NamedTuple):

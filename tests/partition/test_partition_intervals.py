@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpimbs.base.arrays import Floats
 from mpimbs.model import JOINT_TYPES, system_from
 from mpimbs.model.order.order import Order
 from mpimbs.model.order.segments import Integers
 from mpimbs.partition.chain import body_costs
 from mpimbs.partition.division import divide_tree
-from mpimbs.partition.intervals import Floats, cut_intervals, interval
+from mpimbs.partition.intervals import cut_intervals, interval
 from mpimbs.partition.shares import shares, table_of_shares
 from oracles.random_systems import SETTINGS
 from oracles.trees import SHAPES, parents

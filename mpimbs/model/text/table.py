@@ -26,6 +26,7 @@ Item = TypeVar("Item")
 Units = str | tuple[str, ...] | tuple[tuple[str, ...], ...]
 """A unit of all numbers of a key, or one for each of them in a list, or in the rows of a matrix."""
 TimeFunction = Callable[[float], Any]
+Numbers = tuple[float, ...]
 """A function of time t (s) that returns a number or a sequence of numbers."""
 
 _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake

@@ -55,7 +55,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
     """Give what most systems need, in words, and calls that compile it, or load it from the cache; no communication."""
     import numpy as np
 
-    from mpimbs.dynamics.compiling import compile_inverse, compile_kernels
+    from mpimbs.dynamics.compiling import compile_at_once, compile_inverse, compile_kernels
     from mpimbs.dynamics.copies.side_by_side import SideBySide
     from mpimbs.kernels.lanes import WIDTHS, native_width
     from mpimbs.model import system_from
@@ -72,6 +72,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
     found: list[tuple[str, Callable[[], None]]] = [
         ("joints of subchains", joined),
         ("explicit steps", partial(compile_steps, True, True)),
+        ("springs, tendons and added masses", compile_at_once),
     ]
     for lanes in sorted({1, native_width()}):
         found += [

@@ -50,6 +50,8 @@ def _compile(divided: DividedSystem, loads: bool = False, sampled: bool = False,
 
     first_on_node(comm, action)
     divided.external.compile()
+    if divided.external.at_once is not None:
+        _ = divided.evaluation.compiled
 
 
 @functools.cache  # a second time in a process there is nothing to do
@@ -107,6 +109,16 @@ def compile_kernels(
             make_quaternions_unit(0.0, alone.subchain.structure, q)
             with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
                 scan(alone.subchain.boundary_motion(q, u))
+
+
+@functools.cache
+def compile_at_once() -> None:
+    """Compile, or load from the cache, what springs, tendons and added masses take in compiled steps."""
+    system = system_from("rope:8")
+    ends = ("world", system.contents.name_of(0))
+    system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), stiffness=1.0, rest=1.0)
+    with closing(_made("dcae", system.contents, 1)) as alone:
+        _ = alone.divided.evaluation.compiled
 
 
 def compile_implicit(dynamics: Dynamics) -> None:

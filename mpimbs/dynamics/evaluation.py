@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,9 +23,12 @@ from mpimbs.dynamics.pipeline import (
     PHASES,
     RUN_PHASES,
     SCAN_MOTIONS,
+    LoadedPlan,
     Rank,
+    evaluate_loaded,
 )
 from mpimbs.forces.external import ExternalLoads
+from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table
 from mpimbs.loops.loops import Loops
 from mpimbs.parallel.exchange import Exchange
@@ -183,6 +187,25 @@ class Evaluation:
         self.placed = self._remote_ends is not None and (self._remote_ends.any or hangs)
         self.in_phases = external.any or self._solve is not None or self.placed
         self.no_tau = np.zeros(0)
+        self._whole_alone = self._alone and self._solve is None and not self.placed
+
+    @functools.cached_property
+    def compiled(self) -> tuple[int, Table] | None:
+        """Where one call of compiled code evaluates (`kernels.calling`), and the table that it is given; None where
+        Python has a say."""
+        q, u = np.empty(self._subchain.nq), np.empty(self._subchain.nu)
+        if not self.in_phases:
+            return address_of(self.whole, self.rank, q, u, self.no_tau, u, q), self._table
+        acting = self._external.at_once
+        if acting is None or not self._whole_alone:
+            return None
+        part, rooms = self._part, self._part.set_wrenches
+        phases = address_of(self._phases, self.rank, MOTION, INWARD, q, u, self.no_tau, u, q)
+        wrenches = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
+        none = np.zeros(0, np.int64)
+        given = (rooms.rooms, rooms.numbers) if self._external.wrenches else (none, none)
+        table = Table(LoadedPlan(self.rank, phases, acting.plan, np.zeros(part.whole.nu), wrenches, *given))
+        return address_of(evaluate_loaded, table.data, q, u, self.no_tau, u, q), table
 
     @property
     def timed(self) -> bool:

@@ -14,7 +14,6 @@ from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import NOTHING, Acted
 from mpimbs.dynamics.loops import ClosedLoops
-from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
 from mpimbs.parallel.agreement import together
 
@@ -156,11 +155,8 @@ class StateDerivative:
     def compiled(self) -> tuple[int, Integers] | None:
         """Where the compiled evaluation is (`kernels.calling`), and the table that it is given; None where Python has a
         say in evaluations."""
-        evaluation = self._evaluation
-        if evaluation.in_phases or self._loops is not None or CHECKED:
-            return None
-        q, u = np.empty(self._divided.subchain.nq), np.empty(self._divided.subchain.nu)
-        return address_of(evaluation.whole, evaluation.rank, q, u, evaluation.no_tau, u, q), evaluation.rank
+        found = None if self._loops is not None or CHECKED else self._evaluation.compiled
+        return None if found is None else (found[0], found[1].data)
 
     @property
     def timed(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
+from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
@@ -52,6 +53,8 @@ class ExternalLoads:
         The servos and the friction of the joints here, with those that are functions of time, which alone are added.
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
+    at_once : ActingAtOnce, optional
+        All that acts, where compiled code can do it: on one process, without functions.
     """
 
     def __init__(
@@ -82,8 +85,15 @@ class ExternalLoads:
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
-        functions = self._torques or self._servos or self._joint_forces or self._loops or motions
-        self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
+        functions = bool(self._torques or self._servos or self._joint_forces or self._loops or motions)
+        self.any = functions or self.wrenches or self.moved or self.tendons is not None
+        wrenches = [wrench for group in self._wrenches.values() for wrench in group]
+        changing = any(callable(wrench.moment) or callable(wrench.force) for wrench in wrenches)
+        given = functions or changing or self._body_forces or (self.springs and self.springs.given)
+        by_function = given or (self.tendons is not None and self.tendons.functions)
+        self.at_once: ActingAtOnce | None = None
+        if self.any and not by_function and len(cuts) == 2:
+            self.at_once = ActingAtOnce(subchain, self._wrenches, self.springs, self.tendons, self.fluid)
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
@@ -126,6 +136,8 @@ class ExternalLoads:
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
+        if self.at_once is not None:
+            return self.at_once(t, q, u, tau)
         rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
         motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
         finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numba
 import numpy as np
@@ -80,6 +80,66 @@ def pulls(zero, springs, signs, found, directions, force):
         store_numbers(zero, force, 3 * j, scale3(tension, load3(zero, directions, 3 * k)))
 
 
+class SpringArrays(NamedTuple):
+    """The springs of a rank, as compiled code reads them, and what it finds of each."""
+
+    steps: Integers  # [ends]: that carry the ends here
+    points: Floats  # [ends * 3]: in their frames (m)
+    ends: Floats  # [points * 6]: positions and velocities (m, m/s), written
+    pairs: Integers  # [n * 2]: the two points of each
+    laws: Floats  # [n * LAW]
+    found: Floats  # [n * FOUND], written
+    directions: Floats  # [n * 3], written
+    of: Integers  # [ends]: of which spring each is
+    signs: Floats  # [ends]: 1 of a first end, -1 of a second
+    force: Floats  # [ends * 3], written (N)
+    no_moment: Floats  # [ends * 3]
+    counted: Integers  # [n]: 1 where this rank counts its energy
+    untold: Integers  # [n]: 1 where it is yet to be told that points coincide, 2 where that was seen
+
+
+_NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
+NO_SPRINGS = SpringArrays(_NO, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NO)
+
+
+@kernel
+def see_ends(springs, motion):
+    """Write where the ends here are, given the motions of the steps [m * BOUNDARY]."""
+    ends_of_springs(0.0, motion, springs.steps, springs.points, springs.ends)
+
+
+@kernel
+def find_tensions(springs):
+    """Write what is found of all springs, from where their points are."""
+    spring_tensions(0.0, springs.ends, springs.pairs, springs.laws, springs.found, springs.directions)
+
+
+@kernel
+def pull_bodies(springs, motion, wrench):
+    """Add the tensions found to the wrenches on steps [m * 6]; gives the first end whose load is not finite, or -1."""
+    pulls(0.0, springs.of, springs.signs, springs.found, springs.directions, springs.force)
+    return add_loads(0.0, motion, springs.steps, springs.points, springs.no_moment, springs.force, wrench)
+
+
+@kernel
+def power_of_springs(springs):
+    """Power (W) of the springs that this rank counts which their energy does not hold: that of dampers."""
+    power = 0.0
+    for k in range(springs.counted.size):
+        if springs.counted[k] != 0:
+            at = k * FOUND
+            power += (springs.found[at + ELASTIC] - springs.found[at + TENSION]) * springs.found[at + RATE]
+    return power
+
+
+@kernel
+def see_coincidence(springs):
+    """Mark the springs yet to be told of whose points coincide."""
+    for k in range(springs.untold.size):
+        if springs.untold[k] != 0 and springs.found[k * FOUND + LENGTH] == 0.0:
+            springs.untold[k] = 2
+
+
 class Messages(Protocol):
     """Messages to and from other ranks: `parallel.exchange.Exchange`."""
 
@@ -113,6 +173,9 @@ class ActingSprings:
     numbers : array of int
         Theirs, in the system.
     exchange : Messages
+    arrays : SpringArrays
+    given : list of (function, array of int)
+        The functions that give tensions, and of which springs.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -126,11 +189,11 @@ class ActingSprings:
         owners = np.searchsorted(cuts, bodies, side="right") - 1  # of the world -1
         positions = np.array([s.positions for s in self.springs], np.float64).reshape(-1, 2, 3)
 
-        self._of, side = np.nonzero(here)  # of each end here
-        self._signs = np.where(side == 0, 1.0, -1.0)
-        self._steps, frames = subchain.carriers(bodies[here] - subchain.first)
-        self._points = np.einsum("nji,nj->ni", frames, positions[here]).ravel()
-        n_here = len(self._of)
+        of, side = map(np.ascontiguousarray, np.nonzero(here))  # of each end here
+        signs = np.where(side == 0, 1.0, -1.0)
+        steps, frames = subchain.carriers(bodies[here] - subchain.first)
+        points = np.einsum("nji,nj->ni", frames, positions[here]).ravel()
+        n_here = len(of)
 
         # The points: those of the bodies here, those of other ranks, those of the world.
         pairs = np.zeros((len(mine), 2), np.int64)
@@ -144,7 +207,6 @@ class ActingSprings:
         world = bodies < 0
         n_moving = n_here + len(spring)
         pairs[world] = n_moving + np.arange(np.count_nonzero(world))
-        self._pairs = pairs.ravel()
         self._ends = np.zeros((n_moving + np.count_nonzero(world), 6))
         self._ends[n_moving:, :3] = positions[world]
         self._here, self._away, self._moving = (slice(0, n_here), slice(n_here, n_moving), slice(0, n_moving))
@@ -152,13 +214,15 @@ class ActingSprings:
         sizes = dict(zip(others.tolist(), (6 * counts).tolist(), strict=True))
         self.exchange = make(sizes, sizes)
 
-        self._laws = np.array([_law(s) for s in self.springs], np.float64).ravel()
-        self._given = _by_function(self.springs)
-        self._told = np.array([s.has_force_at_zero for s in self.springs], bool)  # yet to be told of where it has none
+        self.given = _by_function(self.springs)
         self._found = np.zeros((len(mine), FOUND))
-        self._directions, self._force = np.zeros((len(mine), 3)), np.zeros((n_here, 3))
-        self._no_moment = np.zeros(3 * n_here)
         self._counted = here[:, 0] | (world[:, 0] & here[:, 1])  # by one of the ranks
+        self.arrays = SpringArrays(
+            steps, points, self._ends.reshape(-1), pairs.ravel(),
+            np.array([_law(s) for s in self.springs], np.float64).ravel(), self._found.reshape(-1),
+            np.zeros(3 * len(mine)), of, signs, np.zeros(3 * n_here), np.zeros(3 * n_here),
+            self._counted.astype(np.int64), np.array([s.has_force_at_zero for s in self.springs], np.int64),
+        )  # fmt: skip
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -181,7 +245,7 @@ class ActingSprings:
 
     def compile(self) -> None:
         """Compile those of the functions that are numba's to compile; none is called."""
-        for function, which in self._given:
+        for function, which in self.given:
             if isinstance(function, Dispatcher):
                 values = np.empty(len(which))
                 with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
@@ -193,7 +257,7 @@ class ActingSprings:
 
         Says whether all is finite, here and on the other ranks of these springs.
         """
-        ends_of_springs(0.0, motion, self._steps, self._points, self._ends.reshape(-1))
+        see_ends(self.arrays, motion)
         self.exchange.to_others[:] = self._ends[self._sent].ravel()
         self.exchange()
         self._ends[self._away] = self.exchange.from_others.reshape(-1, 6)
@@ -201,7 +265,7 @@ class ActingSprings:
 
     def energy(self, motion: Floats) -> float:
         """Potential energy (J) of those that this rank counts, without functions; all ranks call."""
-        found, stiffness = self._found_in(motion), self._laws.reshape(-1, LAW)[:, STIFFNESS]
+        found, stiffness = self._found_in(motion), self._laws[:, STIFFNESS]
         stored = 0.5 * found[:, ELASTIC] ** 2 / np.where(stiffness > 0.0, stiffness, 1.0)
         return float(stored[self._counted].sum())
 
@@ -209,9 +273,7 @@ class ActingSprings:
         """Give what is found of each [m, FOUND], without functions, and take their directions; all ranks call."""
         self.find(motion)
         found = np.zeros_like(self._found)
-        spring_tensions(
-            0.0, self._ends.reshape(-1), self._pairs, self._laws, found.reshape(-1), self._directions.reshape(-1)
-        )
+        find_tensions(self.arrays._replace(found=found.reshape(-1)))
         return found
 
     def resistance(self, motion: Floats) -> Floats:
@@ -219,9 +281,9 @@ class ActingSprings:
 
         None of slack ropes, and of functions. All ranks call.
         """
-        found, laws = self._found_in(motion), self._laws.reshape(-1, LAW)
+        found, laws = self._found_in(motion), self._laws
         acts = (laws[:, TENSION_ONLY] == 0.0) | (found[:, TENSION] > 0.0)
-        for _, which in self._given:
+        for _, which in self.given:
             acts[which] = False
         resisting = np.zeros((2, len(self._subchain.system.springs)))
         mine = self._counted & acts
@@ -232,8 +294,7 @@ class ActingSprings:
         """Add what 1 N of tension in a spring of the system does to the steps here [m * 6], after `resistance`."""
         found = np.zeros_like(self._found)
         found[self.numbers == number, TENSION] = 1.0
-        pulls(0.0, self._of, self._signs, found.reshape(-1), self._directions.reshape(-1), self._force.reshape(-1))
-        add_loads(0.0, motion, self._steps, self._points, self._no_moment, self._force.reshape(-1), wrench)
+        pull_bodies(self.arrays._replace(found=found.reshape(-1)), motion, wrench)
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
         """Add the forces to the wrenches on the steps [m * 6], after `find` with the same motions.
@@ -243,17 +304,23 @@ class ActingSprings:
         SimulationError
             A function failed; `LoadNotFiniteError`: a tension is not finite.
         """
-        found, directions, force = (a.reshape(-1) for a in (self._found, self._directions, self._force))
-        spring_tensions(0.0, self._ends.reshape(-1), self._pairs, self._laws, found, directions)
-        for function, which in self._given:
+        find_tensions(self.arrays)
+        for function, which in self.given:
             self._found[which, TENSION] = self._values(t, function, which)
-        if self._told.any() and not self.lengths.all():
-            self._tell(t)
-        pulls(0.0, self._of, self._signs, found, directions, force)
-        bad = add_loads(0.0, motion, self._steps, self._points, self._no_moment, force, wrench)
+        see_coincidence(self.arrays)
+        self.tell(t)
+        bad = pull_bodies(self.arrays, motion, wrench)
         if bad >= 0:
-            k = int(self._of[bad])
-            raise LoadNotFiniteError(f"{self._title(k)} has a tension of {self.tensions[k]:g} N at t = {t:g} s")
+            self.refuse(t, bad, self.tensions[self.arrays.of[bad]])
+
+    def refuse(self, t: float, end: int, tension: float) -> NoReturn:
+        """Say that the load of an end is not finite, of a spring with some tension (N)."""
+        title = self._title(int(self.arrays.of[end]))
+        raise LoadNotFiniteError(f"{title} has a tension of {tension:g} N at t = {t:g} s")
+
+    @property
+    def _laws(self) -> Floats:
+        return self.arrays.laws.reshape(-1, LAW)
 
     def _title(self, k: int) -> str:
         return f"the spring '{self.springs[k].name}'"
@@ -272,10 +339,11 @@ class ActingSprings:
             values[i] = shaped(what, t, given, ())
         return values
 
-    def _tell(self, t: float) -> None:
-        """Warn once of each spring that has no direction, where it should push or pull."""
-        for k in np.flatnonzero(self._told & (self.lengths == 0.0)).tolist():
-            self._told[k] = False
+    def tell(self, t: float) -> None:
+        """Warn once of each spring that was seen to have no direction, where it should push or pull."""
+        untold = self.arrays.untold
+        for k in np.flatnonzero(untold == 2).tolist() if untold.size else ():
+            untold[k] = 0
             warn_caller(
                 f"{self._title(k)}: its points coincide at t = {t:g} s, where it has no direction, so that no force "
                 "acts; begin with them apart, or give rest = 0"

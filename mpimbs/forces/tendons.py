@@ -6,15 +6,68 @@ same sequence, and find the same force.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.springs import MakeExchange, NoMessages
 from mpimbs.forces.time_functions import TimeFunctions
+from mpimbs.kernels.compiler import kernel
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.bounded import Bounded
-from mpimbs.sweep.stops import Stops
+from mpimbs.sweep.bounded import NO_BOUNDED, Bounded, forces_of_bounded
+from mpimbs.sweep.stops import NO_STOPS, Stops, forces_of_stops
+
+
+class TendonArrays(NamedTuple):
+    """The tendons of a rank, as compiled code reads them, and what it finds of each."""
+
+    of: Integers  # [k]: of each joint here that one runs over, which
+    speeds: Integers  # [k]: along which speed
+    places: Integers  # [k]: of these among the coordinates
+    ratios: Floats  # [k]: how much of its length
+    lengths: Floats  # [m], written
+    rates: Floats  # [m], written
+    forces: Floats  # [m], written
+    law: Bounded  # these, as servos of lengths
+    stops: Stops
+    pushes: Floats  # [stops], written
+
+
+_NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
+NO_TENDONS = TendonArrays(_NO, _NO, _NO, _NONE, _NONE, _NONE, _NONE, NO_BOUNDED, NO_STOPS, _NONE)
+
+
+@kernel
+def find_tendons(tendons, q, u):
+    """Write lengths and rates of tendons, of the joints here."""
+    for k in range(tendons.lengths.size):
+        tendons.lengths[k] = tendons.rates[k] = 0.0
+    for k in range(tendons.of.size):
+        at, ratio = tendons.of[k], tendons.ratios[k]
+        tendons.lengths[at] += ratio * q[tendons.places[k]]
+        tendons.rates[at] += ratio * u[tendons.speeds[k]]
+
+
+@kernel
+def force_of_tendons(tendons):
+    """Write the force of each, from lengths and rates; gives their power."""
+    forces_of_bounded(tendons.law, tendons.lengths, tendons.rates, tendons.forces)
+    forces_of_stops(tendons.stops, tendons.lengths, tendons.rates, tendons.pushes)
+    for k in range(tendons.pushes.size):
+        tendons.forces[tendons.stops.speeds[k]] += tendons.pushes[k]
+    power = 0.0
+    for k in range(tendons.forces.size):
+        power += tendons.forces[k] * tendons.rates[k]
+    return power
+
+
+@kernel
+def pull_joints(tendons, tau):
+    """Add the generalized forces of tendons to `tau` [nu]."""
+    for k in range(tendons.of.size):
+        tau[tendons.speeds[k]] += tendons.ratios[k] * tendons.forces[tendons.of[k]]
 
 
 class ActingTendons:
@@ -32,12 +85,9 @@ class ActingTendons:
     exchange : Messages
     numbers : array of int [m]
         Of those that have joints here, in the system.
-    law : Bounded
-        These, as servos of lengths; with `force` as that was found last.
-    lengths, rates : array [m]
-        As found last.
-    of, speeds, ratios : array [k]
-        Of each joint here that one runs over: which, along which speed, how much of its length.
+    arrays : TendonArrays
+    functions : TimeFunctions
+        Forces over time.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -55,9 +105,6 @@ class ActingTendons:
         numbers = np.concatenate([np.zeros(0, np.int64), *(bodies for _, bodies in here)])
         ratios = np.concatenate([np.zeros(0), *(tendon.ratios for tendon in self.tendons)])
         mine = (numbers >= first) & (numbers < last)
-        self.of, self.ratios = of[mine], ratios[mine]
-        self.speeds = c.u_offset[numbers[mine] - first]
-        self._places = c.q_offset[numbers[mine] - first]
         # Each other rank of a tendon, once; what it sends is behind what this one has.
         owners = np.searchsorted(cuts, numbers[~mine], side="right") - 1
         others = np.unique(np.column_stack((owners, of[~mine])), axis=0)
@@ -69,51 +116,51 @@ class ActingTendons:
         whose = np.append(np.arange(len(here)), others[:, 1])
         self._sequence = np.lexsort((ranks, whose))  # of what is added up, by tendons, each by ranks
         self._begins = np.searchsorted(whose[self._sequence], np.arange(len(here)))
-        self.lengths, self.rates = np.zeros(len(here)), np.zeros(len(here))
         ways = [(t.lower, t.upper, t.stop_stiffness, t.stop_damping) for t in self.tendons if t.stop_stiffness]
         stopped = np.array([k for k, t in enumerate(self.tendons) if t.stop_stiffness], np.int64)
-        self._stops = Stops(stopped, stopped, *map(np.ascontiguousarray, np.array(ways).reshape(-1, 4).T))
+        stops = Stops(stopped, stopped, *map(np.ascontiguousarray, np.array(ways).reshape(-1, 4).T))
         given = [(t.stiffness * t.rest, t.stiffness, t.damping, t.least, t.most) for t in self.tendons]
         self._at_rest, *rest = map(np.ascontiguousarray, np.array(given).reshape(-1, 5).T)
         constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
         each = np.arange(len(here))
-        self.law = Bounded(each, each, constant + self._at_rest, *rest)
+        self.arrays = TendonArrays(
+            of[mine], c.u_offset[numbers[mine] - first], c.q_offset[numbers[mine] - first], ratios[mine],
+            np.zeros(len(here)), np.zeros(len(here)), np.zeros(len(here)),
+            Bounded(each, each, constant + self._at_rest, *rest), stops, np.zeros(len(stopped)),
+        )  # fmt: skip
         over_time = [(k, t.name, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
         self._driven = np.array([k for k, *_ in over_time], np.int64)
-        self._functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
+        self.functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `add` calls; no function is called."""
-        self._forces()
-        self._functions.compile()
+        force_of_tendons(self.arrays)
+        self.functions.compile()
 
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
-        parts = (self.ratios * q[self._places], self.ratios * u[self.speeds])
-        own = np.stack([np.bincount(self.of, part, len(self.tendons)) for part in parts], axis=1)
+        find_tendons(self.arrays, q, u)
+        own = np.stack([self.arrays.lengths, self.arrays.rates], axis=1)
         self.exchange.to_others[:] = own[self._sent].ravel()
         self.exchange()
         if len(own):
             told = np.concatenate([own, self.exchange.from_others.reshape(-1, 2)])[self._sequence]
-            self.lengths[:], self.rates[:] = np.add.reduceat(told, self._begins).T
+            self.arrays.lengths[:], self.arrays.rates[:] = np.add.reduceat(told, self._begins).T
 
     def add(self, t: float, tau: Floats) -> None:
         """Add the generalized forces at a time (s) to `tau` [nu], after `find`."""
-        if self._functions:
-            self.law.torque[self._driven] = self._functions.at(t) + self._at_rest[self._driven]
-        np.add.at(tau, self.speeds, self.ratios * self._forces()[self.of])
-
-    def _forces(self) -> Floats:
-        found = self.law.forces(self.lengths, self.rates)
-        found[self._stops.speeds] += self._stops.forces(self.lengths, self.rates)
-        return found
+        if self.functions:
+            self.arrays.law.torque[self._driven] = self.functions.at(t) + self._at_rest[self._driven]
+        force_of_tendons(self.arrays)
+        pull_joints(self.arrays, tau)
 
     def resistance(self) -> tuple[Floats, Floats]:
         """Give stiffness and damping [m] of each against small changes, where it was found last."""
-        free, pressed = self.law.free(self.lengths, self.rates), self._stops.pressed(self.lengths)
-        stiffness, damping, at = free * self.law.stiffness, free * self.law.damping, self._stops.speeds
-        stiffness[at] += pressed * self._stops.stiffness
-        damping[at] += pressed * self._stops.damping
+        law, stops, lengths = self.arrays.law, self.arrays.stops, self.arrays.lengths
+        free, pressed = law.free(lengths, self.arrays.rates), stops.pressed(lengths)
+        stiffness, damping, at = free * law.stiffness, free * law.damping, stops.speeds
+        stiffness[at] += pressed * stops.stiffness
+        damping[at] += pressed * stops.damping
         return stiffness, damping
 
 
@@ -127,4 +174,4 @@ def initial_lengths(system: Contents) -> Floats:
     subchain = Subchain(system)
     tendons = tendons_alone(subchain)
     tendons.find(subchain.q, subchain.u)
-    return tendons.lengths
+    return tendons.arrays.lengths

@@ -321,6 +321,18 @@ def assign(array, values):
         array[i] = values[i]
 
 
+@kernel
+def hand_out(values, rooms, numbers):
+    """Write numbers of an array to several: `rooms` has the address and the size of each of these, `numbers` what it
+    gets, one room after the other."""
+    at = 0
+    for k in range(0, rooms.size, 2):
+        room = _floats_at(rooms[k], rooms[k + 1])
+        for i in range(room.size):
+            room[i] = values[numbers[at + i]]
+        at += room.size
+
+
 def aligned_zeros(size: int) -> Floats:
     """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
     return _from_a_line(np.zeros(size + _LINE), size)

@@ -17,7 +17,7 @@ from mpimbs.parts.interval_passes import IntervalPlan
 from mpimbs.parts.lane_subtrees import Chosen, LaneSubtrees, elsewhere
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTileLoops
 from mpimbs.parts.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
-from mpimbs.parts.part import PartOfOne
+from mpimbs.parts.part import PartOfOne, Taken
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
@@ -236,12 +236,11 @@ class IntervalPart(PartOfOne):
         found = values[self.room.inboard :]
         return found[self.loops.open_bodies] if self.loops else found[: len(self.outside.open)]
 
-    def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        if self._subtrees and wrenches.size:
-            self._subtrees.set_wrenches(wrenches, self._wrench)
-        elif self._wrench is not wrenches:
-            self._wrench[:] = wrenches
+    def wrenches_taken(self) -> Taken:
+        """Where its sweeps read external wrenches, as of `Part`."""
+        if self._subtrees:
+            return self._subtrees.wrenches_taken(self._wrench)
+        return [] if self._wrench is self.whole.wrenches else [(self._wrench, np.arange(self._wrench.size))]
 
     def joints(self) -> list[tuple[Structure, Springs]]:
         """The arrays that the sweeps read of all joints, each once."""

@@ -12,7 +12,7 @@ from mpimbs.loops.loops import Loops
 from mpimbs.parts.interval import IntervalPart
 from mpimbs.parts.lane_subtrees import Swept
 from mpimbs.parts.open_bodies import join_open_motions
-from mpimbs.parts.part import NO_BLOCK, Block, Ends, PartByHandles
+from mpimbs.parts.part import NO_BLOCK, Block, Ends, PartByHandles, Taken
 from mpimbs.parts.pieces import sequence_rows
 from mpimbs.parts.sequence import SequencePlan
 from mpimbs.parts.subchain import Subchain
@@ -220,16 +220,20 @@ class Intervals(PartByHandles):
         found = [accelerations[body] for body in inboard], [loads[body] for body in outer]
         return np.array(found[0]).reshape(-1, 6), np.array(found[1]).reshape(-1, 6)
 
-    def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on the steps of the whole in sequence [m * 6], as `Subchain.wrenches`."""
-        given = wrenches.reshape(-1, 6)
+    def wrenches_taken(self) -> Taken:
+        """Where its sweeps read external wrenches, as of `Part`."""
+        found: Taken = []
         for part in self._parts:
-            piece = part[0]
+            piece, own = part[0], part.wrenches_taken()
             if piece is not self.whole and piece.wrenches.size:
                 bodies = np.arange(piece.n_bodies)
-                steps, _ = self.whole.carriers(bodies + piece.first - self.whole.first)
-                piece.wrenches.reshape(-1, 6)[piece.carriers(bodies)[0]] = given[steps]
-            part.set_wrenches(piece.wrenches)
+                here, there = piece.carriers(bodies)[0], self.whole.carriers(bodies + piece.first - self.whole.first)[0]
+                order, steps = np.argsort(here), np.arange(piece.wrenches.size // 6)
+                carrier = order[np.searchsorted(here[order], steps)]  # joints of several steps end with it
+                numbers = (6 * (there[carrier] - here[carrier] + steps)[:, None] + np.arange(6)).ravel()
+                own = [(piece.wrenches, numbers), *((room, numbers[its]) for room, its in own)]
+            found += own
+        return found
 
     def joints(self) -> list[tuple[Structure, Springs]]:
         """The arrays that the sweeps read of all joints, each once."""

@@ -16,6 +16,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
+from mpimbs.parts.part import Taken
 from mpimbs.parts.pieces import PIECE, sequence_rows
 from mpimbs.parts.side_by_side import lanes_of_steps, put_side_by_side
 from mpimbs.parts.subtree_passes import IS_OPEN, SLOT, SubtreesPlan
@@ -394,11 +395,11 @@ class LaneSubtrees:
         )
         return steps, numbers
 
-    def set_wrenches(self, wrenches: Floats, of_trunk: Floats) -> None:
-        """Set the external wrenches on all steps in sequence [m * 6], and write those of the trunk's [m' * 6]."""
-        for sequence in self._sequences:
-            sequence.tiles.wrenches[:] = wrenches[sequence.wrenched]
-        of_trunk.reshape(-1, 6)[:] = wrenches.reshape(-1, 6)[self._trunk_steps]
+    def wrenches_taken(self, of_trunk: Floats) -> Taken:
+        """Where sweeps read external wrenches, and what of all takes the room of the trunk's [m' * 6]."""
+        of_tiles = [(sequence.tiles.wrenches, sequence.wrenched) for sequence in self._sequences]
+        numbers = (6 * self._trunk_steps[:, None] + np.arange(6)).ravel()
+        return [*of_tiles, (of_trunk, numbers[: of_trunk.size])]
 
     def joints(self) -> list[tuple[Structure, Springs]]:
         """The arrays that the sweeps of the subtrees read of their joints, each once."""

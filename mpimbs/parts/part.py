@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.kernels.memory import hand_out
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.structure import Springs, Structure
 
@@ -52,6 +56,33 @@ class Ends(NamedTuple):
     inertia: list[Block]
     transfer: list[list[Block]]
     compliance: list[list[Block]]
+
+
+Taken = list[tuple[Floats, Integers]]
+
+
+class WrenchRooms:
+    """Gives external wrenches to the sweeps of a part.
+
+    Parameters
+    ----------
+    taken : list of (array, array of int)
+        Where sweeps read them, and which numbers these are of those on all steps in sequence [m * 6].
+
+    Attributes
+    ----------
+    rooms, numbers : array of int
+        The same, as `kernels.memory.hand_out` takes it.
+    """
+
+    def __init__(self, taken: Taken) -> None:
+        self._kept = [room for room, _ in taken]
+        self.rooms = np.array([(room.ctypes.data, room.size) for room in self._kept], np.int64).ravel()
+        self.numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for _, numbers in taken)])
+
+    def __call__(self, wrenches: Floats) -> None:
+        """Set the wrenches on all steps in sequence [m * 6] (N m, N)."""
+        hand_out(wrenches, self.rooms, self.numbers)
 
 
 class Part(Protocol):
@@ -108,8 +139,13 @@ class Part(Protocol):
         components along the axes of the joints [nu]: as of `Subchain.joint_loads`."""
         ...
 
-    def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on all steps in sequence [m * 6] (N m, N), as `Subchain.wrenches` of `whole`."""
+    @property
+    def set_wrenches(self) -> WrenchRooms:
+        """Called, sets the external wrenches on all steps in sequence [m * 6], as `Subchain.wrenches` of `whole`."""
+        ...
+
+    def wrenches_taken(self) -> Taken:
+        """Where its sweeps read external wrenches: see `WrenchRooms`."""
         ...
 
     @property
@@ -132,6 +168,11 @@ class SeparablePart(Part, Protocol):
 
 class PartByHandles:
     """The base of parts whose handle equations tell all that goes on within."""
+
+    @functools.cached_property
+    def set_wrenches(self: Part) -> WrenchRooms:
+        """Called, sets the external wrenches on all steps, as of `Part`."""
+        return WrenchRooms(self.wrenches_taken())
 
     def joint_loads(
         self: Part, q: Floats, u: Floats, tau: Floats, turns: Floats, wrenches: Floats | None = None

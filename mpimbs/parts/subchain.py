@@ -275,11 +275,11 @@ class Subchain:
 
     def motions(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
         """Motions of the steps [m * BOUNDARY], given those of the bodies inboard [k * BOUNDARY]. Used again."""
-        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self._motions)
-        return self._motions
+        move(self.structure, self._whole.work, q, u, boundary.reshape(-1), self.room_of_motions)
+        return self.room_of_motions
 
     @functools.cached_property
-    def _motions(self) -> Floats:
+    def room_of_motions(self) -> Floats:
         """Room of `motions`."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 
@@ -308,7 +308,7 @@ class Subchain:
         """Kinetic and potential energy (J) in states of a whole system, [states, 2]; they are read by address."""
         found, gravity = np.empty((len(q), 2)), tuple(self.system.gravity)
         given = self.with_rotors, self.springs, self._whole.work, gravity, AT_REST, q.reshape(-1), u.reshape(-1)
-        energies(*given, self._motions, found.reshape(-1))
+        energies(*given, self.room_of_motions, found.reshape(-1))
         return found
 
     def joint_loads(

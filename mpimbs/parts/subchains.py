@@ -13,7 +13,7 @@ from mpimbs.kernels.lanes import width
 from mpimbs.kernels.memory import Table, aligned_zeros, borrowed, read, span
 from mpimbs.kernels.tuples import store_numbers
 from mpimbs.kernels.widths import by_width
-from mpimbs.parts.part import Block, Ends, PartByHandles
+from mpimbs.parts.part import Block, Ends, PartByHandles, Taken
 from mpimbs.parts.passes import for_tiles, opened, tile_again, tile_ends, tile_omega, tile_speeds, work_of
 from mpimbs.parts.pieces import SUBCHAIN, coordinates_of, sequence_rows, speeds_of
 from mpimbs.parts.sequence import SEQUENCE, SequencePlan
@@ -158,14 +158,14 @@ class Subchains(PartByHandles):
         JOINT_LOADS_OF_ALL[self.width](self.plan, q, u, tau, loads.reshape(-1))
         return self.whole.of_bodies(loads), along_axes(self.whole.structure, loads)
 
-    def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on the steps of all subchains in sequence [m * 6], as `Subchain.wrenches`."""
-        at = 0
+    def wrenches_taken(self) -> Taken:
+        """Where its sweeps read external wrenches, as of `Part`."""
+        found, at = [], 0
         for subchain in self._subchains:
             room = subchain.tiles.wrenches
-            if room.size:
-                room[:] = wrenches[at : at + room.size]
+            found.append((room, at + np.arange(room.size)))
             at += 6 * subchain.tiles.steps
+        return found
 
     def joints(self) -> list[tuple[Structure, Springs]]:
         """The arrays that the sweeps read of all joints, each once."""

@@ -88,6 +88,7 @@ class MarchPlan(NamedTuple):
     damping: Floats
     stops: Stops
     bounded: Bounded
+    power: Floats  # [1], or none: of what acts otherwise, as the evaluation finds it (W)
     grip: Grip
     acting: Floats  # [nu], room of what friction adds to `held`, or none
     quaternions: Integers  # where they begin
@@ -298,6 +299,8 @@ def _evaluate(p, state, k):
             power += power_along_joints(p.stops, q, u, force_of_stop)
         if p.bounded.speeds.size > 0:
             power += power_along_joints(p.bounded, q, u, force_of_bounded)
+        for i in range(p.power.size):
+            power += p.power[i]
         p.rates[row + nq + nu] = power
 
 

@@ -19,6 +19,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.event_watch import EventSearch
@@ -58,7 +59,7 @@ class RungeKutta(Integrator):
         steps = dynamics.subchain.structure.steps
         power = self._power
         solves = scheme_of(name).implicit
-        compiled = dynamics.derivative.compiled if power.along_joints and not self._follows and not solves else None
+        compiled = dynamics.derivative.compiled if power.compiled and not self._follows and not solves else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
@@ -66,6 +67,9 @@ class RungeKutta(Integrator):
         acting = {"held": self.held} | {kind: getattr(power, kind) for kind in kinds}
         own |= {kind: forces for kind, forces in acting.items() if forces is not None}
         nu = self._end - self._nq
+        at_once = dynamics.divided.external.at_once
+        self._acting = at_once if compiled is not None else None
+        own["power"] = np.zeros(0) if self._acting is None else self._acting.find_power()
         own |= {"grip": self.grip, "acting": np.zeros(nu if self._power.grips else 0)}
         self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
@@ -216,6 +220,8 @@ class RungeKutta(Integrator):
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
+            if self._acting is not None:
+                self._hear(self._acting)
         else:
             with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
                 rejected = self._by_stages(target)
@@ -223,6 +229,14 @@ class RungeKutta(Integrator):
                     rejected += self._by_stages(target)
             c[m.REJECTED] = rejected
         self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
+
+    def _hear(self, acting: ActingAtOnce) -> None:
+        """Take what compiled evaluations had to tell: of a step that is gone if they could go on."""
+        try:
+            acting.tell(self.time)
+        except SimulationError as error:
+            if not self._own.counts[m.ACCEPTED]:
+                self._broke.take(error)
 
     def _by_stages(self, target: float) -> int:
         """Try a step, of which Python calls the stages; gives how many were rejected."""

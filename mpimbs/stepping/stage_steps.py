@@ -84,7 +84,7 @@ class StageSteps:
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
-            "grip": NO_GRIP, "acting": none,
+            "power": none, "grip": NO_GRIP, "acting": none,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(

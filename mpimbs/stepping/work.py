@@ -36,9 +36,9 @@ class Power:
         Whether there are any such loads, on any rank.
     overflows : bool
         Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
-    along_joints : bool
+    compiled : bool
         Whether this rank has none but those that are held, dampers, constant torques, stops, servos and
-        friction of joints.
+        friction of joints, and what tells its power as it acts (`forces.at_once`).
     damping, torque : array [nu] or None
         Of these, where there are any.
     stops : Stops or None
@@ -59,11 +59,13 @@ class Power:
         self.bounded = bounded if bounded.speeds.size else None
         self._room = np.empty(dynamics.subchain.nu)
         subchain, system = dynamics.subchain, dynamics.subchain.system
-        functions = system.loads.functions or system.loads.tendons or c.torque_functions or c.servo_functions
+        at_once = dynamics.divided.external.at_once is not None  # which tells the power of what acts so
+        functions = system.loads.functions or c.torque_functions or c.servo_functions
         motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops, self.bounded))
-        mine = own or bool(functions) or bool(motions)
+        tendons = bool(system.loads.tendons)
+        mine = own or bool(functions) or bool(motions) or tendons
         dampers = any(spring.dissipates for spring in system.springs.values())
         wrenched = dampers or system.has_given_wrenches(subchain.first, subchain.last)
         facts = np.array([mine, wrenched, c.bounded and bool(c.friction.any())])
@@ -73,7 +75,7 @@ class Power:
         self._wrenched, self.grips = bool(facts[1]), bool(facts[2])
         self.overflows = bool(facts.any())
         self.any = driven or self.overflows
-        self.along_joints = not (functions or motions or self._loops or self._wrenched)
+        self.compiled = not (functions or motions or self._loops or ((tendons or self._wrenched) and not at_once))
 
     def recalled(self, ranks: list[list[float]]) -> Floats:
         """This rank's numbers of the work (J, W), of those of each rank that `StepMemory.work` has; or nothing."""

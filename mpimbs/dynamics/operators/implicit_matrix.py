@@ -175,8 +175,8 @@ class _Lengths:
         self._tendons, self._springs = divided.external.tendons, divided.external.springs
         self._of_tendons = np.zeros((len(divided.system.loads.tendons), divided.subchain.nu))
         if self._tendons is not None:
-            at = self._tendons.numbers[self._tendons.of], self._tendons.speeds
-            np.add.at(self._of_tendons, at, self._tendons.ratios)
+            at = self._tendons.numbers[self._tendons.arrays.of], self._tendons.arrays.speeds
+            np.add.at(self._of_tendons, at, self._tendons.arrays.ratios)
         ends = divided.system.springs.ends  # the world is as heavy as nothing else
         masses = {k: divided.system.segments.template(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {
             -1: np.inf

@@ -28,6 +28,7 @@ from mpimbs.partition.lanes import chosen_width, cut_chain
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.inverse_passes import TreePlan, hold, need, pass_to, tree_needs
 from mpimbs.parts.lane_subtrees import LaneSubtrees
+from mpimbs.parts.part import WrenchRooms
 from mpimbs.parts.subchain import AT_REST, Subchain, frame_change
 from mpimbs.parts.tiles import PLAN, Tiles, subchain_tiles
 from mpimbs.spatial.vectors import scale6
@@ -296,6 +297,7 @@ class InverseSweeps:
         wrenches, patterns = subchain.wrenches.size > 0, subchain.system.joint_patterns(first, last)
         self._tiles: Tiles | None = None
         self._subtrees: LaneSubtrees | None = None
+        self._rooms: WrenchRooms | None = None
         self._work = subchain.work
         self.joints: list[tuple[Structure, Springs]] = []
         if subchain.system.is_chain:
@@ -336,6 +338,7 @@ class InverseSweeps:
             made = self._subtrees.trunk
             s = made.structure
             self._work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches)
+            self._rooms = WrenchRooms(self._subtrees.wrenches_taken(self._work.wrench))
         subtrees = self._subtrees.plan if self._subtrees else NO_BODIES
         total = np.zeros(len(made.structure.axes))
         self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, subtrees))
@@ -357,8 +360,8 @@ class InverseSweeps:
         wrenches = self._subchain.wrenches
         if self._tiles is not None:
             self._tiles.wrenches[:] = wrenches
-        elif self._subtrees is not None and wrenches.size:
-            self._subtrees.set_wrenches(wrenches, self._work.wrench)
+        elif self._rooms is not None and wrenches.size:
+            self._rooms(wrenches)
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""

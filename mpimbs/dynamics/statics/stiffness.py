@@ -252,7 +252,8 @@ class Stiffness:
         tendons.find(self._q, np.zeros_like(forces))
         tendons.add(0.0, forces)
         held, _ = tendons.resistance()
-        along = csr_array((tendons.ratios, (tendons.of, tendons.speeds)), shape=(len(held), len(forces)))
+        over = tendons.arrays
+        along = csr_array((over.ratios, (over.of, over.speeds)), shape=(len(held), len(forces)))
         return [csr_array(along.T @ along.multiply(held[:, None]))]
 
     def _of_joint_force(self, acting: ActingJointForce, name: str) -> csr_array:

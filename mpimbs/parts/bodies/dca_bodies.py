@@ -18,7 +18,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, Table, aligned_zeros, assign, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.parts.part import PartByHandles, PartOfOne
+from mpimbs.parts.part import PartByHandles, PartOfOne, Taken
 from mpimbs.parts.sequence import SEQUENCE, inward_of_all, motion_of_all, outward_of_all
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.subchains import Subchains
@@ -486,9 +486,8 @@ class DcaBodies(PartOfOne, PartByHandles):
         """Acceleration A1 of handle 1 [1, 6] and load f2 on handle 2 [1, 6], as they stand."""
         return self.loads[:, :6].copy(), self.loads[:, 6:].copy()
 
-    def set_wrenches(self, wrenches: Floats) -> None:
-        """Set the external wrenches on the steps in sequence [m * 6], as `Subchain.wrenches`."""
-        if self._wrench.size:
-            self._wrench[:] = wrenches[: 6 * self._steps]
-        if self._terminal is not None:
-            self._terminal.set_wrenches(wrenches[6 * self._steps :])
+    def wrenches_taken(self) -> Taken:
+        """Where its sweeps read external wrenches, as of `Part`."""
+        behind = [] if self._terminal is None else self._terminal.wrenches_taken()
+        own = self._wrench, np.arange(self._wrench.size)
+        return [own, *((room, 6 * self._steps + numbers) for room, numbers in behind)]

@@ -1,0 +1,145 @@
+"""Springs, tendons, wrenches, added masses in compiled code: the oracle's accelerations, work, speed, what is told."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from cases import parts
+from dynamics.test_added_mass import immersed
+from forces.test_springs import LAWS, sprung, two_points
+from mpimbs import Dynamics, SimulationError, System, simulate
+from mpimbs.base.errors import LoadNotFiniteError
+from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.forces.external import ExternalLoads
+from mpimbs.kernels.calling import call_at
+from mpimbs.kernels.compiler import kernel
+from mpimbs.model import system_from
+from oracles import dense
+from oracles.random_systems import random_system
+from tolerances import assert_close
+
+alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="on several ranks Python has a say")
+ALL = ("wrenches", "springs", "tendons", "water")
+
+
+def acted_on(seed: int, chain: bool, kinds: tuple[str, ...]) -> tuple[System, Any, Any, Any]:
+    """A random system on which such things act, and a state."""
+    system, q, u, tau = random_system(seed, 14, chain, wrenches="wrenches" in kinds)
+    if "water" in kinds:
+        system = immersed(system)
+    if "springs" in kinds:
+        sprung(system, LAWS, 9, seed)
+    singles = [body.name for body in system.contents.bodies() if body.joint.kind.nu == 1]
+    if "tendons" in kinds:
+        for k in range(len(singles) - 1):
+            ends = {"upper": 0.1, "stop_stiffness": 20.0, "stop_damping": 1.0} if k % 2 else {"least": -1.0}
+            law = {"stiffness": 5.0, "damping": 0.5, "rest": 0.1, "force": 0.5 * k} | ends
+            system.add_tendon(name=f"t{k}", joints=singles[k : k + 2], ratios=(1.0, -0.5 - k), **law)
+    return system, q, u, tau
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in ALL), ALL], ids="-".join)
+def test_the_oracle(comm: MPI.Comm, coupling: str, kinds: tuple[str, ...]) -> None:
+    """Evaluated by Python or not, on any number of ranks, chains and trees."""
+    for chain in (True, False) if coupling in ("dcae", "pcg") else (True,):
+        system, q, u, tau = acted_on(3, chain, kinds)
+        udot = dense.dense_accelerations(system, q, u, tau)
+        solver = LoadSolver("direct") if coupling == "pcg" else None
+        with closing(Dynamics(system, comm, coupling, solver=solver)) as dynamics:
+            assert (dynamics.divided.external.at_once is not None) == (comm.size == 1)
+            mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
+            tolerance = {"augmented": "multipliers", "pcg": "iterated"}.get(coupling, "assembled")
+            got, scale = dynamics.accelerations(*mine), float(np.abs(udot).max())
+            assert_close("udot", got, udot[own], tolerance, scale=scale, comm=comm)
+            if (compiled := dynamics.derivative.compiled) is not None:
+                found, rates = np.empty(system.nu), np.empty(system.nq)
+                _call(compiled[0], compiled[1], *mine, found, rates)
+                assert np.array_equal(found, got)
+            assert (compiled is None) == (comm.size > 1 or coupling in ("pcg", "augmented"))
+
+
+@kernel
+def _call(address, table, q, u, tau, udot, rates):
+    return call_at(address, (table, q, u, tau, udot, rates))
+
+
+@alone
+@pytest.mark.parametrize("name", ["dopri5", "rk4"])
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in ALL), ALL], ids="-".join)
+def test_runs_as_with_python_between(kinds: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled steps count the work of all that acts, and go the same way."""
+    system = acted_on(5, True, kinds)[0]
+    given: dict[str, Any] = {"dt": 1e-3} if name == "rk4" else {"rtol": 1e-10, "atol": 1e-10}
+    given |= {"integrator": name, "every": 0.02}
+    compiled = simulate(system, 0.1, **given)
+    assert compiled.energy_change < 1e-6
+
+    def by_python(self: ExternalLoads, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.at_once = None
+
+    made = ExternalLoads.__init__
+    monkeypatch.setattr(ExternalLoads, "__init__", by_python)
+    plain = simulate(system, 0.1, **given)
+    assert plain.steps == pytest.approx(compiled.steps, rel=0.1)
+    assert_close("q", np.asarray(compiled["q"]), np.asarray(plain["q"]), "runs")
+    assert_close("work", np.asarray(compiled["work"]), np.asarray(plain["work"]), "runs", scale=1.0)
+
+
+@alone
+@pytest.mark.parametrize("kind", ["spring", "tendon"])
+def test_the_price_of_one(kind: str) -> None:
+    """A run in which one acts takes at most four times as long an evaluation as one without; it took ten times."""
+    bare, acting = system_from("chain16"), system_from("chain16")
+    names = [acting.contents.name_of(k) for k in range(16)]
+    if kind == "spring":
+        acting.add_spring(
+            name="tie",
+            bodies=(names[2], names[9]),
+            positions=((0, 0, 0), (0.1, 0, 0)),
+            stiffness=20.0,
+            damping=0.5,
+            rest=0.5,
+        )
+    else:
+        acting.add_tendon(name="tie", joints=(names[2], names[9]), ratios=(1.0, -1.0), stiffness=5.0)
+    spent: list[list[float]] = [[], []]
+    for _ in range(7):
+        for found, system in zip(spent, (bare, acting), strict=True):
+            result = simulate(system, 1.0, rtol=1e-8, no_witness=True)
+            took = sum(result.seconds[phase] for phase in ("sweep", "integration"))
+            found.append(took / result.evaluations)
+    least = [min(found) for found in spent]
+    assert least[1] < 4.0 * least[0], spent
+
+
+@alone
+def test_what_is_told() -> None:
+    """Of compiled evaluations, too: a tension without bound, points that coincide."""
+    system, _ = two_points(stiffness=6.0, rest=1.0)
+    with closing(Dynamics(system)) as dynamics:
+        address, table = dynamics.derivative.compiled or (0, np.zeros(0))
+        acting, found = dynamics.divided.external.at_once, np.empty(1)
+        assert acting is not None
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                _call(address, table, np.zeros(1), np.ones(1), np.zeros(0), found, np.empty(1))
+                acting.tell(0.5)
+        assert ["'tie': its points coincide at t = 0.5 s" in str(each.message) for each in said] == [True]
+        _call(address, table, np.array([1e308]), np.ones(1), np.zeros(0), found, np.empty(1))
+        assert np.isnan(found).all()
+        with pytest.raises(LoadNotFiniteError, match=r"the spring 'tie' has a tension of inf N at t = 0.5 s"):
+            acting.tell(0.5)
+        _call(address, table, np.array([np.nan]), np.ones(1), np.zeros(0), found, np.empty(1))
+        assert np.isnan(found).all()
+        acting.tell(0.5)  # nothing: it is not the spring's fault
+    with pytest.raises(SimulationError, match=r"the spring 'tie' has a tension of -?inf N"):
+        simulate(two_points(stiffness=1e12, rest=0.5)[0], 10.0, dt=1e-2, integrator="rk4", state=([1.0], [0.0]))

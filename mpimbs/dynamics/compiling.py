@@ -50,7 +50,7 @@ def _compile(divided: DividedSystem, loads: bool = False, sampled: bool = False,
 
     first_on_node(comm, action)
     divided.external.compile()
-    if divided.external.at_once is not None:
+    if sampled and divided.external.at_once is not None:
         _ = divided.evaluation.compiled
 
 

@@ -197,14 +197,14 @@ class Evaluation:
         if not self.in_phases:
             return address_of(self.whole, self.rank, q, u, self.no_tau, u, q), self._table
         acting = self._external.at_once
-        if acting is None or not self._whole_alone:
+        if acting is None or not self._whole_alone or (plan := acting.plan) is None:
             return None
         part, rooms = self._part, self._part.set_wrenches
         phases = address_of(self._phases, self.rank, MOTION, INWARD, q, u, self.no_tau, u, q)
         wrenches = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
         none = np.zeros(0, np.int64)
         given = (rooms.rooms, rooms.numbers) if self._external.wrenches else (none, none)
-        table = Table(LoadedPlan(self.rank, phases, acting.plan, np.zeros(part.whole.nu), wrenches, *given))
+        table = Table(LoadedPlan(self.rank, phases, plan, np.zeros(part.whole.nu), wrenches, *given))
         return address_of(evaluate_loaded, table.data, q, u, self.no_tau, u, q), table
 
     @property

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -15,6 +15,9 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, shaped
+from mpimbs.kernels.calling import address_of, call_at
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.force_functions import bodies_named
@@ -24,6 +27,62 @@ from mpimbs.sweep.build import turned_inertias
 from mpimbs.sweep.structure import ADDED
 
 
+class JointForcePlan(NamedTuple):
+    """Arguments of a joint force in compiled code."""
+
+    entry: int  # address of what calls the function
+    at_q: Integers  # its coordinates, of all
+    at_u: Integers
+    bounds: Integers  # [(joints + 1) * 2]: where those of each joint begin, among these
+    q: Floats  # written
+    u: Floats
+    values: Floats
+
+
+class BodyForcePlan(NamedTuple):
+    """Arguments of a body force in compiled code."""
+
+    entry: int  # address of what calls the function
+    numbers: Integers  # [n]: of the bodies, in the model
+    steps: Integers  # as `motions_of_points` takes them
+    frames: Floats
+    points: Floats
+    rotation: Floats  # written
+    position: Floats
+    angular_velocity: Floats
+    velocity: Floats
+    moment: Floats  # [n * 3]
+    force: Floats  # [n * 3]
+
+
+_JOINT_FORCE, _BODY_FORCE = schema(JointForcePlan), schema(BodyForcePlan)
+
+
+@kernel
+def add_joint_force(plan, t, q, u, tau):
+    """Add the forces of a function to `tau` [nu]; gives their power, not finite where they are not, or it failed."""
+    f = read(plan, _JOINT_FORCE)
+    for i in range(f.at_q.size):
+        f.q[i] = q[f.at_q[i]]
+    for i in range(f.at_u.size):
+        f.u[i] = u[f.at_u[i]]
+    power = 0.0 if call_at(f.entry, (t, f.q, f.u, f.bounds, f.values)) else np.nan
+    for i in range(f.at_u.size):
+        tau[f.at_u[i]] += f.values[i]
+        power += f.values[i] * f.u[i]
+    return power
+
+
+@kernel
+def add_body_force(plan, t, motion, wrench):
+    """Add the loads of a function to the wrenches on steps; gives whether they are finite, and it has not failed."""
+    f = read(plan, _BODY_FORCE)
+    poses, speeds = (f.rotation, f.position), (f.angular_velocity, f.velocity)
+    motions_of_points(0.0, motion, f.steps, f.frames, f.points, *poses, *speeds)
+    good = call_at(f.entry, (t, f.numbers, *poses, *speeds, f.moment, f.force))
+    return good and add_loads(0.0, motion, f.steps, f.points, f.moment, f.force, wrench) < 0
+
+
 class _Acting:
     """A force function on some bodies of a subchain.
 
@@ -31,36 +90,52 @@ class _Acting:
     ----------
     bodies : array [n]
         Numbers of the bodies in the subchain.
+    make_entry : callable
+        Makes what compiled code calls, of the function and whether it is vectorized.
     """
 
-    def __init__(self, force: ForceFunction, subchain: Subchain, bodies: Integers) -> None:
+    def __init__(
+        self,
+        force: ForceFunction,
+        subchain: Subchain,
+        bodies: Integers,
+        make_entry: Callable[[Dispatcher, bool], Dispatcher],
+    ) -> None:
         self._function = force.function
         self._vectorized = force.vectorized
-        self._compiled = isinstance(force.function, Dispatcher)
+        self._entry = make_entry(force.function, force.vectorized) if isinstance(force.function, Dispatcher) else None
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
         self._name_of = subchain.system.name_of
 
-    def _compile(self, loop: Dispatcher, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
+    def _compile(self, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
         """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
-        if not self._compiled:
+        if self._entry is None:
             return
-        compiled: Any = self._function if self._vectorized else loop
-        given = together if self._vectorized else (self._function, *looped)
+        compiled: Any = self._function if self._vectorized else self._entry
         with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
-            compiled.compile(tuple(numba.typeof(value) for value in given))
+            compiled.compile(tuple(numba.typeof(value) for value in (together if self._vectorized else looped)))
 
-    def _looped(self, loop: Callable[..., None], *arguments: Any) -> bool:
+    def _entered(self, *arguments: Any) -> int:
+        """Where compiled code is that calls the function with arguments like these; 0 where there is none."""
+        if self._entry is None:
+            return 0
+        try:
+            return address_of(self._entry, *arguments)
+        except Exception:  # the first call finds the same, and tells of it
+            return 0
+
+    def _looped(self, *arguments: Any) -> bool:
         """Call a compiled function for one body after the other in a compiled loop; say whether that went well.
 
         Where it did not, the same loop in Python serves, and finds the body on which the function fails.
         """
         try:
-            if self._compiled:
-                loop(self._function, *arguments)
+            if self._entry is not None:
+                self._entry(*arguments)
         except Exception:
-            self._compiled = False
-        return self._compiled
+            self._entry = None
+        return self._entry is not None
 
     def __bool__(self) -> bool:
         """Whether it acts on anything here."""
@@ -82,16 +157,28 @@ class ActingJointForce(_Acting):
         c = subchain.columns
         bodies = force.on(subchain.first, subchain.last)
         bodies = bodies[np.diff(c.u_offset)[bodies] > 0]
-        super().__init__(force, subchain, bodies)
+        super().__init__(force, subchain, bodies, _entry_of_joints)
         self._at_q, q_begins = numbers_of(c.q_offset, bodies)
         self._at_u, u_begins = numbers_of(c.u_offset, bodies)
         self._ends = u_begins[1:]
         self._bounds = np.stack((q_begins, u_begins), axis=1)
+        self._table: Table | None = None
+
+    def plan(self) -> Integers | None:
+        """Give the table of what compiled code does (`JointForcePlan`); None where the function is not compiled."""
+        if self._table is None:
+            rooms = [np.zeros(len(at)) for at in (self._at_q, self._at_u, self._at_u)]
+            bounds = self._bounds.ravel()
+            if not (entry := self._entered(0.0, *rooms[:2], bounds, rooms[2])):
+                return None
+            self._table = Table(JointForcePlan(entry, self._at_q, self._at_u, bounds, *rooms))
+        return self._table.data
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
         q, u = np.empty(len(self._at_q)), np.empty(len(self._at_u))
-        self._compile(_each_joint, (0.0, *self._rows(q, u)), (0.0, q, u, self._bounds, u))
+        rows = self._rows(q, u) if self._vectorized else ()  # which joints of several types have not
+        self._compile((0.0, *rows), (0.0, q, u, self._bounds.ravel(), u))
 
     def _rows(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """The numbers of joints of one type, a row for each."""
@@ -119,7 +206,7 @@ class ActingJointForce(_Acting):
 
     def _one_by_one(self, t: float, q: Floats, u: Floats) -> Floats:
         values = np.empty(len(u))
-        if self._looped(_each_joint, t, q, u, self._bounds, values):
+        if self._looped(t, q, u, self._bounds.ravel(), values):
             return values
         for k, ((q0, u0), (q1, u1)) in enumerate(itertools.pairwise(self._bounds.tolist())):
             what = functools.partial(self._on, k)
@@ -127,24 +214,57 @@ class ActingJointForce(_Acting):
         return values
 
 
-@numba.njit
-def _each_joint(function, t, q, u, bounds, values):
-    """Call a joint force for one joint after the other; `bounds` [joints + 1, 2] are those of its q and u."""
-    for k in range(len(bounds) - 1):
-        first, last = bounds[k, 1], bounds[k + 1, 1]
-        values[first:last] = function(t, q[bounds[k, 0] : bounds[k + 1, 0]], u[first:last])
+@functools.lru_cache  # compiled once in a process
+def _entry_of_joints(function: Dispatcher, vectorized: bool) -> Dispatcher:
+    """Make what calls a joint force for all joints, with flat arrays; `bounds` as of `JointForcePlan`."""
+    if vectorized:
+
+        @numba.njit
+        def entry(t, q, u, bounds, values):
+            n = bounds.size // 2 - 1
+            rows = q.reshape((n, q.size // n)), u.reshape((n, u.size // n))
+            values.reshape((n, u.size // n))[:, :] = function(t, rows[0], rows[1])
+            return True
+
+    else:
+
+        @numba.njit
+        def entry(t, q, u, bounds, values):
+            for k in range(bounds.size // 2 - 1):
+                first, last = bounds[2 * k + 1], bounds[2 * k + 3]
+                values[first:last] = function(t, q[bounds[2 * k] : bounds[2 * k + 2]], u[first:last])
+            return True
+
+    return entry
 
 
-@numba.njit
-def _each_body(function, t, motion, moment, force):
-    """Call a body force for one body after the other."""
-    for k in range(motion.body.size):
-        rotation, position = motion.rotation[k], motion.position[k]
-        given = function(
-            t, BodyMotion(motion.body[k], rotation, position, motion.angular_velocity[k], motion.velocity[k])
-        )
-        moment[k, :] = given[0]
-        force[k, :] = given[1]
+@functools.lru_cache
+def _entry_of_bodies(function: Dispatcher, vectorized: bool) -> Dispatcher:
+    """Make what calls a body force for all bodies, with flat arrays."""
+    if vectorized:
+
+        @numba.njit
+        def entry(t, body, rotation, position, omega, velocity, moment, force):
+            n = body.size
+            places = rotation.reshape((n, 3, 3)), position.reshape((n, 3))
+            given = function(t, BodyMotion(body, places[0], places[1], omega.reshape((n, 3)), velocity.reshape((n, 3))))
+            moment.reshape((n, 3))[:, :] = given[0]
+            force.reshape((n, 3))[:, :] = given[1]
+            return True
+
+    else:
+
+        @numba.njit
+        def entry(t, body, rotation, position, omega, velocity, moment, force):
+            for k in range(body.size):
+                own = slice(3 * k, 3 * k + 3)
+                turned = rotation[9 * k : 9 * k + 9].reshape((3, 3))
+                given = function(t, BodyMotion(body[k], turned, position[own], omega[own], velocity[own]))
+                moment[own] = given[0]
+                force[own] = given[1]
+            return True
+
+    return entry
 
 
 class ActingBodyForce(_Acting):
@@ -152,7 +272,7 @@ class ActingBodyForce(_Acting):
 
     def __init__(self, force: BodyForce, subchain: Subchain) -> None:
         bodies = force.on(subchain.first, subchain.last)
-        super().__init__(force, subchain, bodies)
+        super().__init__(force, subchain, bodies, _entry_of_bodies)
         n = len(bodies)
         self._steps, frames = subchain.carriers(bodies)
         centered = isinstance(force.point, str)
@@ -164,11 +284,26 @@ class ActingBodyForce(_Acting):
         numbers = subchain.system.numbers_in_model(self._numbers)
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
+        self._table: Table | None = None
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
-        values = np.empty((len(self._numbers), 3))
-        self._compile(_each_body, (0.0, self._motion), (0.0, self._motion, values, values))
+        self._compile((0.0, self._motion), self._all_of(np.empty(3 * len(self._numbers))))
+
+    def _all_of(self, values: Floats) -> tuple[Any, ...]:
+        """Arguments of what compiled code calls, with arrays like `values`."""
+        return (0.0, self._motion.body, *self._flat, values, values)
+
+    def plan(self) -> Integers | None:
+        """Give the table of what compiled code does (`BodyForcePlan`); None where the function is not compiled."""
+        if self._table is None:
+            moment, force = np.zeros((2, 3 * len(self._numbers)))
+            if not (entry := self._entered(*self._all_of(moment))):
+                return None
+            rotation, position, omega, velocity = self._flat
+            places = self._motion.body, self._steps, self._frames, self._points, rotation, position
+            self._table = Table(BodyForcePlan(entry, *places, omega, velocity, moment, force))
+        return self._table.data
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
         """Add the loads to the wrenches on the steps of the subchain [m * 6], given the steps' motions [m * BOUNDARY].
@@ -221,7 +356,7 @@ class ActingBodyForce(_Acting):
 
     def _one_by_one(self, t: float) -> tuple[Floats, Floats]:
         moment, force = np.empty((2, len(self._numbers), 3))
-        if self._looped(_each_body, t, self._motion, moment, force):
+        if self._looped(t, *self._all_of(moment)[1:-2], moment.reshape(-1), force.reshape(-1)):
             return moment, force
         for k, fields in enumerate(zip(*self._motion, strict=True)):
             what = functools.partial(self._on, k)

@@ -1,37 +1,57 @@
-"""Springs between bodies, tendons, wrenches and added masses in one call of compiled code: where none is a function.
+"""All that acts from outside in one call of compiled code: where no function of the user's is Python's.
 
-Of one process, whose bodies hang on the world alone.
+Of one process, whose bodies hang on the world alone. What a function does that is no number, or fails, is found by the
+call; who wants words for it acts again in Python, in that state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.forces.acting import (
+    ActingBodyForce,
+    ActingJointForce,
+    BodyForcePlan,
+    JointForcePlan,
+    add_body_force,
+    add_joint_force,
+)
 from mpimbs.forces.springs import (
-    FOUND,
     NO_SPRINGS,
-    TENSION,
     ActingSprings,
     SpringArrays,
+    SpringFunctionPlan,
+    call_function_of_springs,
     find_tensions,
     power_of_springs,
     pull_bodies,
     see_coincidence,
     see_ends,
 )
-from mpimbs.forces.tendons import NO_TENDONS, ActingTendons, TendonArrays, find_tendons, force_of_tendons, pull_joints
+from mpimbs.forces.tendons import (
+    NO_TENDONS,
+    ActingTendons,
+    TendonArrays,
+    drive_tendons,
+    find_tendons,
+    force_of_tendons,
+    pull_joints,
+)
+from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_of_rows
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Table, borrowed, read, schema
+from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, table_at
 from mpimbs.kernels.tuples import load3
 from mpimbs.model import Wrench
 from mpimbs.parts.entries import move
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.body_motion import add_loads
+from mpimbs.sweep.bounded import Bounded, force_of_bounded
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace
 
 
@@ -64,6 +84,15 @@ class ConstantWrenches(NamedTuple):
 class ActingPlan(NamedTuple):
     """Arguments of what acts at once."""
 
+    time: Floats  # [1] (s), read
+    torques: RowsArrays  # of joints, over time
+    along: Integers  # speeds along which these act
+    servos: RowsArrays  # torques of servos over time
+    driven: Integers  # which of the following these are
+    bounded: Bounded
+    joint_forces: Integers  # addresses of tables of `acting.JointForcePlan`
+    body_forces: Integers  # of `acting.BodyForcePlan`
+    spring_functions: Integers  # of `springs.SpringFunctionPlan`
     structure: Structure
     work: Workspace
     boundary: Floats  # [k * BOUNDARY]: motions of what the bodies hang on
@@ -77,10 +106,14 @@ class ActingPlan(NamedTuple):
     springs: SpringArrays
     tendons: TendonArrays
     power: Floats  # [1], written (W): of all but what is in the energy
-    wrong: Floats  # [2]: the first end of a spring whose load was not finite, counted from 1; and its tension (N)
+    wrong: Floats  # [2]: 1 where something failed, or was not finite, and when (s): the first such call since it was 0
+    wrong_q: Floats  # [nq]: the state then
+    wrong_u: Floats  # [nu]
 
 
 ACTING = schema(ActingPlan)
+_SIZE_OF_JOINT_FORCE, _SIZE_OF_BODY_FORCE = size_of(JointForcePlan), size_of(BodyForcePlan)
+_SIZE_OF_SPRING_FUNCTION = size_of(SpringFunctionPlan)
 
 
 @kernel
@@ -93,109 +126,208 @@ def power_of_wrenches(wrenches, motion):
     return power
 
 
+@kernel(inline=True)
+def _act_along_joints(p, t, q, u, tau):
+    """Add what acts along joints; gives its power."""
+    power = 0.0
+    if p.along.size > 0:
+        values_of_rows(t, p.torques)
+        for i in range(p.along.size):
+            at, value = p.along[i], p.torques.values[i]
+            tau[at] += value
+            power += value * u[at]
+    if p.driven.size > 0:
+        values_of_rows(t, p.servos)
+        for i in range(p.driven.size):
+            k = p.driven[i]
+            p.bounded.torque[k] = p.servos.values[i]
+            at = p.bounded.speeds[k]
+            value = force_of_bounded(p.bounded, k, q[p.bounded.places[k]], u[at])
+            tau[at] += value
+            power += value * u[at]
+    if p.tendons.of.size > 0:
+        find_tendons(p.tendons, q, u)
+        if p.tendons.driven.size > 0:
+            values_of_rows(t, p.tendons.rows)
+            drive_tendons(p.tendons)
+        power += force_of_tendons(p.tendons)
+        pull_joints(p.tendons, tau)
+    for k in range(p.joint_forces.size):
+        power += add_joint_force(table_at(p.joint_forces[k], _SIZE_OF_JOINT_FORCE), t, q, u, tau)
+    return power
+
+
+@kernel(inline=True)
+def _act_on_bodies(p, t, q, u):
+    """Set the wrenches on the steps; gives their power."""
+    own, power, good = p.given.own, 0.0, True
+    if p.moves != 0 or p.powered != 0:
+        move(p.structure, p.work, q, u, p.boundary, p.motion)
+    for i in range(p.wrenches.size):
+        p.wrenches[i] = own[i] if own.size > 0 else 0.0
+    if p.given.steps.size > 0:
+        g = p.given
+        add_loads(0.0, p.motion, g.steps, g.points, g.moments, g.forces, p.wrenches)
+    for k in range(p.body_forces.size):
+        given = table_at(p.body_forces[k], _SIZE_OF_BODY_FORCE)
+        good = good and add_body_force(given, t, p.motion, p.wrenches)
+    if p.powered != 0 and (own.size > 0 or p.body_forces.size > 0):
+        power += power_of_wrenches(p.wrenches, p.motion)
+    if p.fluid.size > 0:
+        for i in range(p.fluid.size):
+            p.fluid[i] = 0.0
+        add_fluid_loads(0.0, p.structure, load3(0.0, p.gravity, 0), p.motion, p.fluid)
+        for i in range(p.fluid.size):
+            p.wrenches[i] += p.fluid[i]
+    if p.springs.of.size > 0:
+        see_ends(p.springs, p.motion)
+        find_tensions(p.springs)
+        for k in range(p.spring_functions.size):
+            given = table_at(p.spring_functions[k], _SIZE_OF_SPRING_FUNCTION)
+            good = good and call_function_of_springs(given, p.springs)
+        see_coincidence(p.springs)
+        good = good and pull_bodies(p.springs, p.motion, p.wrenches) < 0
+        power += power_of_springs(p.springs)
+    return power if good else np.nan
+
+
 @kernel
 def act_at_once(plan, q, u, tau):
-    """Add what tendons do to `tau` [nu], and set the wrenches on the steps.
+    """Add what acts along joints to `tau` [nu], and set the wrenches on the steps.
 
-    Of a state that is not finite, `tau` is not finite.
+    Of a state that is not finite, `tau` is not finite, and no function is told.
     """
     q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
-    power = 0.0
-    if p.tendons.of.size > 0:
-        find_tendons(p.tendons, q, u)
-        power += force_of_tendons(p.tendons)
-        pull_joints(p.tendons, tau)
-    own = p.given.own
-    if p.moves != 0 or own.size > 0:
-        if p.moves != 0 or p.powered != 0:
-            move(p.structure, p.work, q, u, p.boundary, p.motion)
-        for i in range(p.wrenches.size):
-            p.wrenches[i] = own[i] if own.size > 0 else 0.0
-        if own.size > 0:
-            g = p.given
-            add_loads(0.0, p.motion, g.steps, g.points, g.moments, g.forces, p.wrenches)
-            if p.powered != 0:
-                power += power_of_wrenches(p.wrenches, p.motion)
-        if p.fluid.size > 0:
-            for i in range(p.fluid.size):
-                p.fluid[i] = 0.0
-            add_fluid_loads(0.0, p.structure, load3(0.0, p.gravity, 0), p.motion, p.fluid)
-            for i in range(p.fluid.size):
-                p.wrenches[i] += p.fluid[i]
-        if p.springs.of.size > 0:
-            see_ends(p.springs, p.motion)
-            finite = True
-            for i in range(p.springs.ends.size):
-                finite = finite and np.isfinite(p.springs.ends[i])
-            find_tensions(p.springs)
-            see_coincidence(p.springs)
-            bad = pull_bodies(p.springs, p.motion, p.wrenches)
-            if bad >= 0:
-                tau[0] = np.nan
-                if finite and p.wrong[0] == 0.0:
-                    p.wrong[0] = bad + 1
-                    p.wrong[1] = p.springs.found[FOUND * p.springs.of[bad] + TENSION]
-            power += power_of_springs(p.springs)
+    finite = True
+    for i in range(q.size):
+        finite = finite and np.isfinite(q[i])
+    for i in range(u.size):
+        finite = finite and np.isfinite(u[i])
+    if not finite:
+        tau[0] = np.nan
+        return
+    t = p.time[0]
+    power = _act_along_joints(p, t, q, u, tau)
+    if p.wrenches.size > 0:
+        power += _act_on_bodies(p, t, q, u)
     p.power[0] = power
-    return True
+    if not np.isfinite(power):
+        tau[0] = np.nan
+        if p.wrong[0] == 0.0:
+            p.wrong[0], p.wrong[1] = 1.0, t
+            assign(p.wrong_q, q)
+            assign(p.wrong_u, u)
+
+
+class Acting(NamedTuple):
+    """The loads from outside on a whole system; see `ExternalLoads`."""
+
+    subchain: Subchain
+    torques: TimeFunctions
+    along: Integers
+    servos: TimeFunctions
+    driven: Integers
+    bounded: Bounded
+    joint_forces: list[ActingJointForce]
+    body_forces: list[ActingBodyForce]
+    wrenches: Mapping[int, Sequence[Wrench]]
+    springs: ActingSprings | None
+    tendons: ActingTendons | None
+    fluid: Floats
 
 
 class ActingAtOnce:
-    """Lets springs, tendons, constant wrenches and added masses act on a whole system, on one process.
+    """Lets all that acts from outside do so at once, on one process.
+
+    Parameters
+    ----------
+    again : callable
+        Acts in Python at a time and in a state, and raises what is wrong with that.
 
     Attributes
     ----------
-    plan : int64 array
-        What `act_at_once` is given.
+    time : array [1]
+        Read by compiled code (s).
+    calls : bool
+        Whether there are functions that depend on states: they are called from Python, too, whose checks are stricter.
     """
 
-    def __init__(
-        self,
-        subchain: Subchain,
-        wrenches: Mapping[int, Sequence[Wrench]],
-        springs: ActingSprings | None,
-        tendons: ActingTendons | None,
-        fluid: Floats,
-    ) -> None:
-        self._springs, given = springs, ConstantWrenches.of(subchain, wrenches)
-        self._moves = bool(springs) or fluid.size > 0 or given.steps.size > 0
-        self._motion = subchain.room_of_motions if self._moves or given.own.size else np.zeros(0)
-        self._power, self._wrong = np.zeros(1), np.zeros(2)
-        self._table = Table(
+    def __init__(self, acting: Acting, again: Callable[[float, Floats, Floats], object]) -> None:
+        self._acting, self._again = acting, again
+        functions = acting.springs is not None and acting.springs.given
+        self.calls = bool(acting.joint_forces or acting.body_forces or functions)
+        self.time, self._power, self._wrong = np.zeros(1), np.zeros(1), np.zeros(2)
+        self._wrong_q, self._wrong_u = np.zeros(acting.subchain.nq), np.zeros(acting.subchain.nu)
+
+    @functools.cached_property
+    def _table(self) -> Table | None:
+        """All arguments; None where a function can't be compiled."""
+        a, subchain = self._acting, self._acting.subchain
+        functions = [] if a.springs is None else a.springs.plans()
+        joint_forces, body_forces = ([each.plan() for each in kind] for kind in (a.joint_forces, a.body_forces))
+        plans = [*joint_forces, *body_forces, *([None] if functions is None else functions)]
+        if any(plan is None for plan in plans):
+            return None
+        addresses = np.array([plan.ctypes.data for plan in plans if plan is not None], np.int64)
+        on_joints, on_bodies, of_springs = np.split(addresses, np.cumsum([len(joint_forces), len(body_forces)]))
+        given = ConstantWrenches.of(subchain, a.wrenches)
+        return Table(
             ActingPlan(
-                subchain.structure, subchain.work, np.tile(AT_REST, len(subchain.inboard)), self._motion,
-                int(self._moves), 0, given,
-                subchain.wrenches, fluid, np.array(subchain.system.gravity, np.float64),
-                NO_SPRINGS if springs is None else springs.arrays, NO_TENDONS if tendons is None else tendons.arrays,
-                self._power, self._wrong,
+                self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, on_joints, on_bodies,
+                of_springs, subchain.structure, subchain.work, np.tile(AT_REST, len(subchain.inboard)),
+                self._motion if self._moves or given.own.size else np.zeros(0), int(self._moves), 0, given,
+                subchain.wrenches if self.on_bodies else np.zeros(0), a.fluid,
+                np.array(subchain.system.gravity, np.float64), NO_SPRINGS if a.springs is None else a.springs.arrays,
+                NO_TENDONS if a.tendons is None else a.tendons.arrays,
+                self._power, self._wrong, self._wrong_q, self._wrong_u,
             )
         )  # fmt: skip
-        self.plan = self._table.data
+
+    @property
+    def on_bodies(self) -> bool:
+        """Whether wrenches act."""
+        return self._moves or bool(self._acting.wrenches)
+
+    @functools.cached_property
+    def _moves(self) -> bool:
+        """Whether what acts depends on motions of bodies."""
+        a = self._acting
+        in_world = any(wrench.frame == "world" for group in a.wrenches.values() for wrench in group)
+        return bool(a.springs or a.body_forces or a.fluid.size or in_world)
+
+    @property
+    def _motion(self) -> Floats:
+        return self._acting.subchain.room_of_motions
+
+    @property
+    def plan(self) -> Integers | None:
+        """What `act_at_once` is given; None where a function can't be compiled."""
+        return None if self._table is None else self._table.data
 
     def __call__(self, t: float, q: Floats, u: Floats, tau: Floats) -> Floats | None:
-        """Act at a time `t` (s), as `ExternalLoads.apply`."""
+        """Act at a time `t` (s), as `ExternalLoads.apply`, where nothing `calls`."""
+        self.time[0] = t
         act_at_once(self.plan, q, u, tau)
         self.tell(t)
         return self._motion if self._moves else None
 
     def find_power(self) -> Floats:
         """Have the power (W) found from now on; gives where it is then [1]."""
+        assert self._table is not None
         self._table.set_number("powered", 1)
         return self._power
 
     def tell(self, t: float) -> None:
-        """Warn of springs without direction that were seen up to a time (s).
+        """Warn of springs without direction that were seen up to a time (s), and raise what was wrong.
 
         Raises
         ------
-        LoadNotFiniteError
-            A tension was not finite.
+        SimulationError
+            A function failed; `LoadNotFiniteError`: a load was not finite.
         """
-        if self._springs is None:
-            return
-        self._springs.tell(t)
+        if self._acting.springs is not None:
+            self._acting.springs.tell(t)
         if self._wrong[0]:
-            end, tension = int(self._wrong[0]) - 1, float(self._wrong[1])
-            self._wrong[:] = 0.0
-            self._springs.refuse(t, end, tension)
+            self._wrong[0] = 0.0
+            self._again(float(self._wrong[1]), self._wrong_q.copy(), self._wrong_u.copy())

@@ -9,14 +9,14 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
-from mpimbs.forces.at_once import ActingAtOnce
+from mpimbs.forces.at_once import Acting, ActingAtOnce
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
 from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
-from mpimbs.parts.subchain import Subchain
+from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.bounded import Bounded
 
@@ -54,7 +54,7 @@ class ExternalLoads:
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
     at_once : ActingAtOnce, optional
-        All that acts, where compiled code can do it: on one process, without functions.
+        All that acts, where compiled code can do it: on one process, without functions of Python's.
     """
 
     def __init__(
@@ -85,15 +85,19 @@ class ExternalLoads:
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
-        functions = bool(self._torques or self._servos or self._joint_forces or self._loops or motions)
-        self.any = functions or self.wrenches or self.moved or self.tendons is not None
+        functions = self._torques or self._servos or self._joint_forces or self._loops or motions
+        self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
         wrenches = [wrench for group in self._wrenches.values() for wrench in group]
         changing = any(callable(wrench.moment) or callable(wrench.force) for wrench in wrenches)
-        given = functions or changing or self._body_forces or (self.springs and self.springs.given)
-        by_function = given or (self.tendons is not None and self.tendons.functions)
+        over_time = [self._torques, self._servos, *([self.tendons.functions] if self.tendons is not None else ())]
+        by_python = self._loops or motions or changing or not all(given.by_rows for given in over_time)
         self.at_once: ActingAtOnce | None = None
-        if self.any and not by_function and len(cuts) == 2:
-            self.at_once = ActingAtOnce(subchain, self._wrenches, self.springs, self.tendons, self.fluid)
+        if self.any and not by_python and len(cuts) == 2:
+            acting = Acting(
+                subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
+                self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
+            )  # fmt: skip
+            self.at_once = ActingAtOnce(acting, self._act_again)
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
@@ -136,8 +140,15 @@ class ExternalLoads:
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
-        if self.at_once is not None:
+        if self.at_once is not None and not self.at_once.calls:
             return self.at_once(t, q, u, tau)
+        return self._one_by_one(t, q, u, boundary, tau)
+
+    def _act_again(self, t: float, q: Floats, u: Floats) -> None:
+        """Act in Python, which raises what is wrong with it; on one process."""
+        self._one_by_one(t, q, u, np.tile(AT_REST, (len(self._subchain.inboard), 1)), np.zeros(self._subchain.nu))
+
+    def _one_by_one(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats | None:
         rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
         motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
         finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it

@@ -19,7 +19,9 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, shaped
+from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, store_numbers
 from mpimbs.model import Spring
 from mpimbs.model.contents import Contents
@@ -132,6 +134,23 @@ def power_of_springs(springs):
     return power
 
 
+class SpringFunctionPlan(NamedTuple):
+    """Arguments of a function of springs in compiled code."""
+
+    entry: int  # address of what calls the function
+    which: Integers  # its springs
+
+
+_FUNCTION = schema(SpringFunctionPlan)
+
+
+@kernel
+def call_function_of_springs(plan, springs):
+    """Write the tensions that a function gives to what is found; gives whether it has not failed."""
+    f = read(plan, _FUNCTION)
+    return call_at(f.entry, (f.which, springs.found))
+
+
 @kernel
 def see_coincidence(springs):
     """Mark the springs yet to be told of whose points coincide."""
@@ -215,6 +234,7 @@ class ActingSprings:
         self.exchange = make(sizes, sizes)
 
         self.given = _by_function(self.springs)
+        self._tables: list[Table] = []
         self._found = np.zeros((len(mine), FOUND))
         self._counted = here[:, 0] | (world[:, 0] & here[:, 1])  # by one of the ranks
         self.arrays = SpringArrays(
@@ -247,10 +267,24 @@ class ActingSprings:
         """Compile those of the functions that are numba's to compile; none is called."""
         for function, which in self.given:
             if isinstance(function, Dispatcher):
-                values = np.empty(len(which))
                 with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
                     function.compile((numba.float64, numba.float64))
-                    _each_spring.compile(tuple(map(numba.typeof, (function, values, values, values))))
+                    address_of(_entry(function), which, self.arrays.found)
+
+    def plans(self) -> list[Integers] | None:
+        """Give the tables of what compiled code does for functions (`SpringFunctionPlan`); None where one can't be
+        compiled."""
+        found = []
+        for function, which in self.given:
+            if not isinstance(function, Dispatcher):
+                return None
+            try:
+                address = address_of(_entry(function), which, self.arrays.found)
+            except Exception:  # the first call finds the same, and tells of it
+                return None
+            self._tables.append(Table(SpringFunctionPlan(address, which)))
+            found.append(self._tables[-1].data)
+        return found
 
     def find(self, motion: Floats) -> bool:
         """Find where the ends are, given the motions of the steps [m * BOUNDARY]; all ranks call.
@@ -306,7 +340,7 @@ class ActingSprings:
         """
         find_tensions(self.arrays)
         for function, which in self.given:
-            self._found[which, TENSION] = self._values(t, function, which)
+            self._put_values(t, function, which)
         see_coincidence(self.arrays)
         self.tell(t)
         bad = pull_bodies(self.arrays, motion, wrench)
@@ -325,19 +359,15 @@ class ActingSprings:
     def _title(self, k: int) -> str:
         return f"the spring '{self.springs[k].name}'"
 
-    def _values(self, t: float, function: SpringFunction, which: Integers) -> Floats:
-        """Give the values of a function for some springs."""
-        lengths, rates = self._found[which, LENGTH], self._found[which, RATE]
-        values = np.empty(len(which))
+    def _put_values(self, t: float, function: SpringFunction, which: Integers) -> None:
+        """Write the tensions that a function gives for some springs to what is found."""
         if isinstance(function, Dispatcher):
             with contextlib.suppress(Exception):  # the loop below finds the same, and the spring
-                _each_spring(function, lengths, rates, values)
-                return values
-        for i, k in enumerate(which.tolist()):
-            what = functools.partial(self._title, k)
-            given = called(what, t, function, float(lengths[i]), float(rates[i]), of_time=False)
-            values[i] = shaped(what, t, given, ())
-        return values
+                _entry(function)(which, self.arrays.found)
+                return
+        for k in which.tolist():
+            what, (length, rate) = functools.partial(self._title, k), self._found[k, [LENGTH, RATE]].tolist()
+            self._found[k, TENSION] = shaped(what, t, called(what, t, function, length, rate, of_time=False), ())
 
     def tell(self, t: float) -> None:
         """Warn once of each spring that was seen to have no direction, where it should push or pull."""
@@ -350,11 +380,17 @@ class ActingSprings:
             )
 
 
-@numba.njit
-def _each_spring(function, lengths, rates, values):
-    """Call a function for one spring after the other."""
-    for k in range(lengths.size):
-        values[k] = function(lengths[k], rates[k])
+@functools.lru_cache  # compiled once in a process
+def _entry(function: Dispatcher) -> Dispatcher:
+    """Make what calls a function for one spring after the other, of what is found of all."""
+
+    @numba.njit
+    def entry(which, found):
+        for k in which:
+            found[FOUND * k + TENSION] = function(found[FOUND * k + LENGTH], found[FOUND * k + RATE])
+        return True
+
+    return entry
 
 
 def _law(spring: Spring) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.springs import MakeExchange, NoMessages
-from mpimbs.forces.time_functions import TimeFunctions
+from mpimbs.forces.time_functions import NO_ROWS, RowsArrays, TimeFunctions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
@@ -33,10 +33,13 @@ class TendonArrays(NamedTuple):
     law: Bounded  # these, as servos of lengths
     stops: Stops
     pushes: Floats  # [stops], written
+    rows: RowsArrays  # forces over time, by rows
+    driven: Integers  # which follow these
+    at_rest: Floats  # [m]: stiffness times rest, which their torques have beside
 
 
 _NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
-NO_TENDONS = TendonArrays(_NO, _NO, _NO, _NONE, _NONE, _NONE, _NONE, NO_BOUNDED, NO_STOPS, _NONE)
+NO_TENDONS = TendonArrays(_NO, _NO, _NO, _NONE, _NONE, _NONE, _NONE, NO_BOUNDED, NO_STOPS, _NONE, NO_ROWS, _NO, _NONE)
 
 
 @kernel
@@ -48,6 +51,14 @@ def find_tendons(tendons, q, u):
         at, ratio = tendons.of[k], tendons.ratios[k]
         tendons.lengths[at] += ratio * q[tendons.places[k]]
         tendons.rates[at] += ratio * u[tendons.speeds[k]]
+
+
+@kernel
+def drive_tendons(tendons):
+    """Take the forces over time that were found."""
+    for i in range(tendons.driven.size):
+        k = tendons.driven[i]
+        tendons.law.torque[k] = tendons.rows.values[i] + tendons.at_rest[k]
 
 
 @kernel
@@ -120,17 +131,18 @@ class ActingTendons:
         stopped = np.array([k for k, t in enumerate(self.tendons) if t.stop_stiffness], np.int64)
         stops = Stops(stopped, stopped, *map(np.ascontiguousarray, np.array(ways).reshape(-1, 4).T))
         given = [(t.stiffness * t.rest, t.stiffness, t.damping, t.least, t.most) for t in self.tendons]
-        self._at_rest, *rest = map(np.ascontiguousarray, np.array(given).reshape(-1, 5).T)
+        at_rest, *rest = map(np.ascontiguousarray, np.array(given).reshape(-1, 5).T)
         constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
         each = np.arange(len(here))
+        over_time = [(k, t.name, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
+        self.functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
+        driven = np.array([k for k, *_ in over_time], np.int64)
         self.arrays = TendonArrays(
             of[mine], c.u_offset[numbers[mine] - first], c.q_offset[numbers[mine] - first], ratios[mine],
             np.zeros(len(here)), np.zeros(len(here)), np.zeros(len(here)),
-            Bounded(each, each, constant + self._at_rest, *rest), stops, np.zeros(len(stopped)),
+            Bounded(each, each, constant + at_rest, *rest), stops, np.zeros(len(stopped)),
+            self.functions.rows, driven, at_rest,
         )  # fmt: skip
-        over_time = [(k, t.name, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
-        self._driven = np.array([k for k, *_ in over_time], np.int64)
-        self.functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `add` calls; no function is called."""
@@ -150,7 +162,8 @@ class ActingTendons:
     def add(self, t: float, tau: Floats) -> None:
         """Add the generalized forces at a time (s) to `tau` [nu], after `find`."""
         if self.functions:
-            self.arrays.law.torque[self._driven] = self.functions.at(t) + self._at_rest[self._driven]
+            self.functions.at(t)
+            drive_tendons(self.arrays)
         force_of_tendons(self.arrays)
         pull_joints(self.arrays, tau)
 

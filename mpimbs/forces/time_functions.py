@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,29 @@ from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import Bounded, servos_over_time
 
 
+class RowsArrays(NamedTuple):
+    """Functions by rows, as `values_of_rows` takes them; see `OverTime.knots`."""
+
+    first: Integers  # [functions + 1]: knots of each
+    times: Floats  # [knots] (s)
+    numbers: Floats  # [knots * 3]: values, slopes, what was reached
+    lags: Floats  # [functions] (s)
+    places: Integers  # [functions]: among the values
+    values: Floats  # of all functions, written
+
+
+_NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
+NO_ROWS = RowsArrays(_NO, _NONE, _NONE, _NONE, _NO, _NONE)
+
+
 @kernel
-def values_of_rows(t, first, times, numbers, lags, places, found):
+def values_of_rows(t, rows):
     """Write the values of functions by rows at a time t (s) to their places.
 
     Of function f the knots are first[f] to first[f + 1] - 1: at `times` (s), with values, slopes, and what was reached
     [knots, 3]; see `OverTime.knots`. One that has no lag, lags[f] = 0, is its rows.
     """
+    first, times, numbers, lags, places, found = rows
     for f in range(lags.size):
         low, high = first[f], first[f + 1]
         while high - low > 1:
@@ -50,6 +67,11 @@ class TimeFunctions:
     ----------
     functions : sequence of (str, function, int)
         What messages call each, itself, and how many numbers it gives.
+
+    Attributes
+    ----------
+    rows : RowsArrays
+        Those by rows.
     """
 
     def __init__(self, functions: Sequence[tuple[str, TimeFunction, int]]) -> None:
@@ -69,7 +91,7 @@ class TimeFunctions:
                 first.append(len(times))
                 lags.append(function.lag)
                 places.append(begin + k)
-        self._rows = (
+        self.rows = RowsArrays(
             *(np.array(first), np.array(times), np.concatenate(numbers), np.array(lags), np.array(places, np.int64)),
             self._values,
         )
@@ -79,8 +101,13 @@ class TimeFunctions:
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `at` calls; no function is called."""
-        if self._rows[3].size:
-            values_of_rows(0.0, *self._rows)
+        if self.rows.lags.size:
+            values_of_rows(0.0, self.rows)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether all are."""
+        return not self._called
 
     def at(self, t: float) -> Floats:
         """Give the values of all at a time (s), used again.
@@ -90,8 +117,8 @@ class TimeFunctions:
         SimulationError
             A function failed, or gave others than so many finite numbers.
         """
-        if self._rows[3].size:
-            values_of_rows(t, *self._rows)
+        if self.rows.lags.size:
+            values_of_rows(t, self.rows)
         for title, function, own in self._called:
             self._values[own] = checked_values(title, t, function, own.stop - own.start)
         return self._values

@@ -23,13 +23,14 @@ def address_of(entry: Dispatcher, *arguments: Any) -> int:
 
 @intrinsic
 def call_at(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call what gives a bool and takes the items of a tuple as its arguments: compiled code that raises nothing."""
+    """Call what gives a bool and takes the items of a tuple as its arguments; gives False where that raises."""
     kinds = tuple(arguments)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = context.call_conv.get_function_type(types.boolean, kinds)
-        given = cgutils.unpack_tuple(builder, args[1], len(kinds))
         result, error = (cgutils.alloca_once(builder, one.pointee) for one in kind.args[:2])
+        builder.store(cgutils.get_null_value(result.type.pointee), result)
+        given = cgutils.unpack_tuple(builder, args[1], len(kinds))
         flat = context.get_arg_packer(kinds).as_arguments(builder, given)
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), [result, error, *flat])
         return context.get_returned_value(builder, types.boolean, builder.load(result))

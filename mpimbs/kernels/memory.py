@@ -321,6 +321,12 @@ def assign(array, values):
         array[i] = values[i]
 
 
+@kernel(inline=True)
+def table_at(address, size):
+    """Give a table of so many integers that stands at an address."""
+    return _integers_at(address, size)
+
+
 @kernel
 def hand_out(values, rooms, numbers):
     """Write numbers of an array to several: `rooms` has the address and the size of each of these, `numbers` what it

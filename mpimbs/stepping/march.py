@@ -88,6 +88,8 @@ class MarchPlan(NamedTuple):
     damping: Floats
     stops: Stops
     bounded: Bounded
+    clock: Floats  # [1], or none: the time of an evaluation (s), written
+    stage_times: Floats  # [rows]: of the step
     power: Floats  # [1], or none: of what acts otherwise, as the evaluation finds it (W)
     grip: Grip
     acting: Floats  # [nu], room of what friction adds to `held`, or none
@@ -280,6 +282,8 @@ def _evaluate(p, state, k):
     q, u = span(state, 0, nq), span(state, nq, nu)
     rates, udot = span(p.rates, row, nq), span(p.rates, row + nq, nu)
     held = p.held
+    if p.clock.size > 0:
+        p.clock[0] = p.numbers[REACHED] + p.stage_times[k] * p.numbers[TRIED]
     if p.acting.size > 0:
         held = p.acting
         for i in range(held.size):

@@ -69,7 +69,8 @@ class RungeKutta(Integrator):
         nu = self._end - self._nq
         at_once = dynamics.divided.external.at_once
         self._acting = at_once if compiled is not None else None
-        own["power"] = np.zeros(0) if self._acting is None else self._acting.find_power()
+        if self._acting is not None:
+            own |= {"power": self._acting.find_power(), "clock": self._acting.time}
         own |= {"grip": self.grip, "acting": np.zeros(nu if self._power.grips else 0)}
         self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own

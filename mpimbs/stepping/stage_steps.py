@@ -84,13 +84,14 @@ class StageSteps:
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
-            "power": none, "grip": NO_GRIP, "acting": none,
+            "clock": none, "power": none, "grip": NO_GRIP, "acting": none,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(
             nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
             fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
             states=states.ravel(), rates=rates.ravel(), state=stage, room=np.zeros(3 * m.AT_ONCE),
+            stage_times=np.array(tableau.c, np.float64),
             quaternions=np.ascontiguousarray(quaternions, np.int64), numbers=self.numbers, counts=self.counts,
             sizes=self._sizes, told=self.told, heard=self.heard, **given,
         )  # fmt: skip

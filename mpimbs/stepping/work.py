@@ -64,8 +64,8 @@ class Power:
         motions = dynamics.divided.external.motions
         self._free = ~c.prescribed if motions else None
         own = any(acting is not None for acting in (self.damping, self.torque, self.stops, self.bounded))
-        tendons = bool(system.loads.tendons)
-        mine = own or bool(functions) or bool(motions) or tendons
+        called = bool(functions or system.loads.tendons)
+        mine = own or called or bool(motions)
         dampers = any(spring.dissipates for spring in system.springs.values())
         wrenched = dampers or system.has_given_wrenches(subchain.first, subchain.last)
         facts = np.array([mine, wrenched, c.bounded and bool(c.friction.any())])
@@ -75,7 +75,7 @@ class Power:
         self._wrenched, self.grips = bool(facts[1]), bool(facts[2])
         self.overflows = bool(facts.any())
         self.any = driven or self.overflows
-        self.compiled = not (functions or motions or self._loops or ((tendons or self._wrenched) and not at_once))
+        self.compiled = not (motions or self._loops or ((called or self._wrenched) and not at_once))
 
     def recalled(self, ranks: list[list[float]]) -> Floats:
         """This rank's numbers of the work (J, W), of those of each rank that `StepMemory.work` has; or nothing."""

@@ -1,4 +1,4 @@
-"""Springs, tendons, wrenches, added masses in compiled code: the oracle's accelerations, work, speed, what is told."""
+"""All that acts from outside in compiled code: the oracle's accelerations, work, speed, what is told."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import warnings
 from contextlib import closing
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 from cases import parts
 from dynamics.test_added_mass import immersed
-from forces.test_springs import LAWS, sprung, two_points
+from forces.test_force_functions import compiled_damper, compiled_drag, compiled_drag_of_all
+from forces.test_springs import LAWS, muscle, sprung, two_points
 from mpimbs import Dynamics, SimulationError, System, simulate
 from mpimbs.base.errors import LoadNotFiniteError
 from mpimbs.coupling import COUPLINGS, LoadSolver
+from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -25,7 +28,8 @@ from oracles.random_systems import random_system
 from tolerances import assert_close
 
 alone = pytest.mark.skipif(MPI.COMM_WORLD.size > 1, reason="on several ranks Python has a say")
-ALL = ("wrenches", "springs", "tendons", "water")
+ALL = ("wrenches", "springs", "tendons", "water", "rows", "functions")
+TIME = 0.07
 
 
 def acted_on(seed: int, chain: bool, kinds: tuple[str, ...]) -> tuple[System, Any, Any, Any]:
@@ -36,6 +40,19 @@ def acted_on(seed: int, chain: bool, kinds: tuple[str, ...]) -> tuple[System, An
     if "springs" in kinds:
         sprung(system, LAWS, 9, seed)
     singles = [body.name for body in system.contents.bodies() if body.joint.kind.nu == 1]
+    if "functions" in kinds:
+        system.add_joint_force(None, compiled_damper)
+        system.add_body_force(None, compiled_drag)
+        system.add_body_force([system.contents.name_of(k) for k in (2, 5)], compiled_drag_of_all, vectorized=True)
+        system.add_spring(name="muscle", bodies=("world", "b3"), positions=((0, 0, 1), (0, 0, 0)), force=muscle)
+    if "rows" in kinds:
+        rows = [[0.0, 1.0], [0.05, -2.0], [0.2, 3.0]]
+        servo = {"servo_torque": {"rows": rows, "lag": 0.02}, "servo_stiffness": 3.0, "servo_damping": 0.2}
+        hinge = {"type": "revolute", "axis": (0, 1, 0), "torque": rows, "servo_most": 2.0} | servo
+        body = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1, 0, 0, 0), "parent": "b13"}
+        system.add(name="driven", **body, joint=hinge)
+        system.add_tendon(name="follows", joints=["driven", *singles[:1]], ratios=(0.5, 1.0), force=rows, damping=0.3)
+        q, u, tau = np.append(q, 0.3), np.append(u, -0.4), np.append(tau, 0.0)
     if "tendons" in kinds:
         for k in range(len(singles) - 1):
             ends = {"upper": 0.1, "stop_stiffness": 20.0, "stop_damping": 1.0} if k % 2 else {"least": -1.0}
@@ -50,18 +67,22 @@ def test_the_oracle(comm: MPI.Comm, coupling: str, kinds: tuple[str, ...]) -> No
     """Evaluated by Python or not, on any number of ranks, chains and trees."""
     for chain in (True, False) if coupling in ("dcae", "pcg") else (True,):
         system, q, u, tau = acted_on(3, chain, kinds)
-        udot = dense.dense_accelerations(system, q, u, tau)
+        udot = dense.dense_accelerations(system, q, u, tau, TIME)
         solver = LoadSolver("direct") if coupling == "pcg" else None
         with closing(Dynamics(system, comm, coupling, solver=solver)) as dynamics:
             assert (dynamics.divided.external.at_once is not None) == (comm.size == 1)
             mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
             tolerance = {"augmented": "multipliers", "pcg": "iterated"}.get(coupling, "assembled")
-            got, scale = dynamics.accelerations(*mine), float(np.abs(udot).max())
-            assert_close("udot", got, udot[own], tolerance, scale=scale, comm=comm)
+            got, scale = dynamics.accelerations(*mine, TIME), float(np.abs(udot).max())
+            if "functions" not in kinds:  # of which the oracle knows nothing: other tests compare those of Python's
+                assert_close("udot", got, udot[own], tolerance, scale=scale, comm=comm)
             if (compiled := dynamics.derivative.compiled) is not None:
+                acting = dynamics.divided.external.at_once
+                assert acting is not None
+                acting.time[0] = TIME
                 found, rates = np.empty(system.nu), np.empty(system.nq)
                 _call(compiled[0], compiled[1], *mine, found, rates)
-                assert np.array_equal(found, got)
+                assert_close("compiled", found, got, "dense", scale=scale)
             assert (compiled is None) == (comm.size > 1 or coupling in ("pcg", "augmented"))
 
 
@@ -94,7 +115,7 @@ def test_runs_as_with_python_between(kinds: tuple[str, ...], name: str, monkeypa
 
 
 @alone
-@pytest.mark.parametrize("kind", ["spring", "tendon"])
+@pytest.mark.parametrize("kind", ["spring", "tendon", "function"])
 def test_the_price_of_one(kind: str) -> None:
     """A run in which one acts takes at most four times as long an evaluation as one without; it took ten times."""
     bare, acting = system_from("chain16"), system_from("chain16")
@@ -108,6 +129,8 @@ def test_the_price_of_one(kind: str) -> None:
             damping=0.5,
             rest=0.5,
         )
+    elif kind == "function":
+        acting.add_joint_force(None, compiled_damper)
     else:
         acting.add_tendon(name="tie", joints=(names[2], names[9]), ratios=(1.0, -1.0), stiffness=5.0)
     spent: list[list[float]] = [[], []]
@@ -128,6 +151,7 @@ def test_what_is_told() -> None:
         address, table = dynamics.derivative.compiled or (0, np.zeros(0))
         acting, found = dynamics.divided.external.at_once, np.empty(1)
         assert acting is not None
+        acting.time[0] = 0.5
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             for _ in range(2):
@@ -143,3 +167,38 @@ def test_what_is_told() -> None:
         acting.tell(0.5)  # nothing: it is not the spring's fault
     with pytest.raises(SimulationError, match=r"the spring 'tie' has a tension of -?inf N"):
         simulate(two_points(stiffness=1e12, rest=0.5)[0], 10.0, dt=1e-2, integrator="rk4", state=([1.0], [0.0]))
+
+
+@numba.njit
+def breaks(t, q, u):
+    if t > 0.02:
+        raise ValueError("no more")
+    return -0.1 * u
+
+
+@numba.njit
+def ends(t, motion):
+    return 0.0, (0.0 if t < 0.02 else np.nan, 0.0, 0.0)
+
+
+@numba.njit
+def too_many(t, q, u):
+    return np.ones(5)
+
+
+@alone
+@pytest.mark.parametrize("name", ["breaks", "ends", "too many"])
+def test_functions_that_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in compiled code ends with the words of one in Python."""
+    system = system_from("chain:4")
+    if name == "ends":
+        system.add_body_force(["link2"], ends)
+    else:
+        system.add_joint_force(["link2"], breaks if name == "breaks" else too_many)
+    words = []
+    for _ in range(2):
+        with pytest.raises(SimulationError) as stop:
+            simulate(system, 0.1, dt=1e-3, integrator="rk4")
+        words.append(str(stop.value).split(" at t = ")[0])
+        monkeypatch.setattr(ActingAtOnce, "plan", None)
+    assert words[0] == words[1] and "link2" in words[0], words

@@ -18,7 +18,6 @@ from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
-from mpimbs.forces.acting import _each_body, _each_joint
 from mpimbs.model import BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
 from oracles import dense
@@ -141,6 +140,16 @@ def test_a_function_in_every_form() -> None:
         assert_close("accelerations", udot, found[0], "dense")
 
 
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("function", [compiled_damper, compiled_damper.py_func], ids=["compiled", "plain"])
+def test_a_run_whose_joints_are_of_several_types(comm: MPI.Comm, function: Any) -> None:
+    """One joint force on all of them, whose work is told."""
+    system = random_system(4, 6, True, ["spherical", "revolute", "universal", "free"])[0]
+    system.add_joint_force(None, function)
+    result = simulate(system, 0.05, comm, rtol=1e-9)
+    assert result.energy_change < 1e-6
+
+
 def test_functions_are_compiled_before_the_first_evaluation() -> None:
     """By `compile`, which calls none of them."""
 
@@ -165,9 +174,11 @@ def test_functions_are_compiled_before_the_first_evaluation() -> None:
         assert not any(function.signatures for function in functions)
         compile_evaluations(dynamics)
         assert [len(function.signatures) for function in functions] == [1, 1, 1]
-        loops = [len(loop.signatures) for loop in (_each_joint, _each_body)]
+        external = dynamics.divided.external
+        loops = [force._entry for force in (external._joint_forces[0], external._body_forces[1])]
+        assert [len(loop.signatures) for loop in loops if loop is not None] == [1, 1]
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u, t=TIME)
-        assert loops == [len(loop.signatures) for loop in (_each_joint, _each_body)]
+        assert [len(loop.signatures) for loop in loops if loop is not None] == [1, 1]
     assert [len(function.signatures) for function in functions] == [1, 1, 1]
 
 

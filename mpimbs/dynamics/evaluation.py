@@ -187,7 +187,7 @@ class Evaluation:
         self.placed = self._remote_ends is not None and (self._remote_ends.any or hangs)
         self.in_phases = external.any or self._solve is not None or self.placed
         self.no_tau = np.zeros(0)
-        self._whole_alone = self._alone and self._solve is None and not self.placed
+        self._name = name
 
     @functools.cached_property
     def compiled(self) -> tuple[int, Table] | None:
@@ -197,7 +197,12 @@ class Evaluation:
         if not self.in_phases:
             return address_of(self.whole, self.rank, q, u, self.no_tau, u, q), self._table
         acting = self._external.at_once
-        if acting is None or not self._whole_alone or (plan := acting.plan) is None:
+        if acting is None or self._solve is not None or self.placed:
+            return None
+        if self._external.moved and not self._alone:
+            value = self._subchain.boundary_layout().value
+            acting.begin_with(address_of(SCAN_MOTIONS[self._name], self._motions.plan, value), self._motions)
+        if (plan := acting.plan) is None:
             return None
         part, rooms = self._part, self._part.set_wrenches
         phases = address_of(self._phases, self.rank, MOTION, INWARD, q, u, self.no_tau, u, q)
@@ -301,7 +306,7 @@ class Evaluation:
         The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
         """
         external = self._external
-        before = self._motions.seconds + external.seconds
+        before = self.acting_messages
         forces = np.zeros(self._subchain.nu) if tau is None else tau.copy()
         if external.moved:
             boundary = self.boundary_motion(q, u)
@@ -314,10 +319,19 @@ class Evaluation:
         except SimulationError as error:
             return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
         finally:
-            self._motion_messages += self._motions.seconds + external.seconds - before
+            self.count_messages(before)
         if external.wrenches:
             self._part.set_wrenches(self._subchain.wrenches)
         return Acted(forces, given, motions)
+
+    @property
+    def acting_messages(self) -> float:
+        """Time spent so far in messages of what acts from outside (s), in evaluations and beside them."""
+        return self._motions.seconds + self._external.seconds
+
+    def count_messages(self, before: float) -> None:
+        """Count those of evaluations, from when `acting_messages` were as many as `before`."""
+        self._motion_messages += self.acting_messages - before
 
     @property
     def turns(self) -> Floats:

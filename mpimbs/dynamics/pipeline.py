@@ -212,11 +212,13 @@ MEASURE = by_width(_measured)  # how far the loops of a rank are from closed
 def scan_motions(plan, motion):
     """Scan boundary motions [BOUNDARY] over the ranks: what `parallel.scan.Scan` is given."""
     scan(plan, join_motion, motion)
+    return True
 
 
 @kernel
 def _scan_open_motions(plan, motions):
     scan(plan, join_open_motions, motions)
+    return True
 
 
 @kernel

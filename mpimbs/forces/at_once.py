@@ -1,7 +1,7 @@
 """All that acts from outside in one call of compiled code: where no function of the user's is Python's.
 
-Of one process, whose bodies hang on the world alone. What a function does that is no number, or fails, is found by the
-call; who wants words for it acts again in Python, in that state.
+What a function does that is no number, or fails, is found by the call; who wants words for it acts again in Python, in
+that state.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ from mpimbs.forces.tendons import (
     pull_joints,
 )
 from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_of_rows
+from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, table_at
 from mpimbs.kernels.tuples import load3
 from mpimbs.model import Wrench
+from mpimbs.parallel.scan import Scan
 from mpimbs.parts.entries import move
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
@@ -81,6 +83,21 @@ class ConstantWrenches(NamedTuple):
         return cls(own.ravel(), steps[world], points.ravel(), moment[world].ravel(), force[world].ravel())
 
 
+class BoundaryPlan(NamedTuple):
+    """Arguments of the scan of motions over ranks, which tells what bodies hang on that other ranks have."""
+
+    entry: int  # where its kernel is; 0 where none is needed
+    scan: Integers  # its table
+    result: Floats  # what it gives
+    value: Floats  # what it is given, see `parts.subchain.BoundaryLayout`
+    offset: int
+    stride: int
+    before: Integers  # [k]
+    outer: Integers  # [h]: the steps whose motions it is given
+    held: Floats  # [m * BOUNDARY], written: motions while those inboard are at rest
+    at_rest: Floats  # [k * BOUNDARY]
+
+
 class ActingPlan(NamedTuple):
     """Arguments of what acts at once."""
 
@@ -95,7 +112,8 @@ class ActingPlan(NamedTuple):
     spring_functions: Integers  # of `springs.SpringFunctionPlan`
     structure: Structure
     work: Workspace
-    boundary: Floats  # [k * BOUNDARY]: motions of what the bodies hang on
+    scan: BoundaryPlan
+    boundary: Floats  # [k * BOUNDARY]: motions of what the bodies hang on, of the world or written
     motion: Floats  # [m * BOUNDARY]: of the steps, written
     moves: int  # whether what acts depends on these
     powered: int  # whether its power is asked for
@@ -109,6 +127,8 @@ class ActingPlan(NamedTuple):
     wrong: Floats  # [2]: 1 where something failed, or was not finite, and when (s): the first such call since it was 0
     wrong_q: Floats  # [nq]: the state then
     wrong_u: Floats  # [nu]
+    wrong_boundary: Floats  # [k * BOUNDARY]: and where springs ended
+    wrong_ends: Floats
 
 
 ACTING = schema(ActingPlan)
@@ -124,6 +144,20 @@ def power_of_wrenches(wrenches, motion):
         for i in range(6):
             power += wrenches[6 * step + i] * motion[step * BOUNDARY + PLACE + i]
     return power
+
+
+@kernel
+def _see_boundary(structure, work, scan, q, u, boundary):
+    """Write the motions of what the bodies hang on; all ranks call."""
+    move(structure, work, q, u, scan.at_rest, scan.held)
+    for k in range(scan.outer.size):
+        for i in range(BOUNDARY):
+            scan.value[scan.offset + k * scan.stride + i] = scan.held[scan.outer[k] * BOUNDARY + i]
+    call_at(scan.entry, (scan.scan, scan.value))
+    for k in range(scan.before.size):
+        at = scan.offset + scan.before[k] * scan.stride
+        for i in range(BOUNDARY):
+            boundary[k * BOUNDARY + i] = scan.result[at + i] if scan.before[k] >= 0 else scan.at_rest[i]
 
 
 @kernel(inline=True)
@@ -146,12 +180,11 @@ def _act_along_joints(p, t, q, u, tau):
             tau[at] += value
             power += value * u[at]
     if p.tendons.of.size > 0:
-        find_tendons(p.tendons, q, u)
         if p.tendons.driven.size > 0:
             values_of_rows(t, p.tendons.rows)
             drive_tendons(p.tendons)
-        power += force_of_tendons(p.tendons)
-        pull_joints(p.tendons, tau)
+        force_of_tendons(p.tendons)
+        power += pull_joints(p.tendons, u, tau)
     for k in range(p.joint_forces.size):
         power += add_joint_force(table_at(p.joint_forces[k], _SIZE_OF_JOINT_FORCE), t, q, u, tau)
     return power
@@ -161,8 +194,6 @@ def _act_along_joints(p, t, q, u, tau):
 def _act_on_bodies(p, t, q, u):
     """Set the wrenches on the steps; gives their power."""
     own, power, good = p.given.own, 0.0, True
-    if p.moves != 0 or p.powered != 0:
-        move(p.structure, p.work, q, u, p.boundary, p.motion)
     for i in range(p.wrenches.size):
         p.wrenches[i] = own[i] if own.size > 0 else 0.0
     if p.given.steps.size > 0:
@@ -180,7 +211,6 @@ def _act_on_bodies(p, t, q, u):
         for i in range(p.fluid.size):
             p.wrenches[i] += p.fluid[i]
     if p.springs.of.size > 0:
-        see_ends(p.springs, p.motion)
         find_tensions(p.springs)
         for k in range(p.spring_functions.size):
             given = table_at(p.spring_functions[k], _SIZE_OF_SPRING_FUNCTION)
@@ -199,13 +229,24 @@ def act_at_once(plan, q, u, tau):
     """
     q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
+    if p.scan.entry != 0:
+        _see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
+    if p.motion.size > 0 and (p.moves != 0 or p.powered != 0):
+        move(p.structure, p.work, q, u, p.boundary, p.motion)
+    see_ends(p.springs, p.motion)  # before anything fails here: others wait for it
+    find_tendons(p.tendons, q, u)
     finite = True
     for i in range(q.size):
         finite = finite and np.isfinite(q[i])
     for i in range(u.size):
         finite = finite and np.isfinite(u[i])
+    for i in range(p.boundary.size):
+        finite = finite and np.isfinite(p.boundary[i])
+    for i in range(p.springs.ends.size):
+        finite = finite and np.isfinite(p.springs.ends[i])
     if not finite:
-        tau[0] = np.nan
+        for i in range(tau.size):
+            tau[i] = np.nan
         return
     t = p.time[0]
     power = _act_along_joints(p, t, q, u, tau)
@@ -213,11 +254,14 @@ def act_at_once(plan, q, u, tau):
         power += _act_on_bodies(p, t, q, u)
     p.power[0] = power
     if not np.isfinite(power):
-        tau[0] = np.nan
+        for i in range(tau.size):
+            tau[i] = np.nan
         if p.wrong[0] == 0.0:
             p.wrong[0], p.wrong[1] = 1.0, t
             assign(p.wrong_q, q)
             assign(p.wrong_u, u)
+            assign(p.wrong_boundary, p.boundary)
+            assign(p.wrong_ends, p.springs.ends)
 
 
 class Acting(NamedTuple):
@@ -238,12 +282,13 @@ class Acting(NamedTuple):
 
 
 class ActingAtOnce:
-    """Lets all that acts from outside do so at once, on one process.
+    """Lets all that acts from outside on a rank's bodies do so at once.
 
     Parameters
     ----------
     again : callable
-        Acts in Python at a time and in a state, and raises what is wrong with that.
+        Acts in Python at a time, in a state, with motions of what the bodies hang on, and of points of springs; and
+        raises what is wrong with that. No communication.
 
     Attributes
     ----------
@@ -253,12 +298,28 @@ class ActingAtOnce:
         Whether there are functions that depend on states: they are called from Python, too, whose checks are stricter.
     """
 
-    def __init__(self, acting: Acting, again: Callable[[float, Floats, Floats], object]) -> None:
+    def __init__(self, acting: Acting, again: Callable[[float, Floats, Floats, Floats, Floats], object]) -> None:
         self._acting, self._again = acting, again
         functions = acting.springs is not None and acting.springs.given
         self.calls = bool(acting.joint_forces or acting.body_forces or functions)
         self.time, self._power, self._wrong = np.zeros(1), np.zeros(1), np.zeros(2)
-        self._wrong_q, self._wrong_u = np.zeros(acting.subchain.nq), np.zeros(acting.subchain.nu)
+        subchain, ends = acting.subchain, np.zeros(0) if acting.springs is None else acting.springs.arrays.ends
+        self._boundary = np.tile(AT_REST, len(subchain.inboard))
+        self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(ends.size)
+        self._scan: tuple[int, Scan] | None = None
+
+    def begin_with(self, entry: int, scan: Scan) -> None:
+        """Have motions scanned over ranks first, by a kernel that stands there: before `plan` is asked for."""
+        self._scan = entry, scan
+
+    def _boundary_plan(self) -> BoundaryPlan:
+        subchain = self._acting.subchain
+        if self._scan is None:
+            none, nothing = np.zeros(0, np.int64), np.zeros(0)
+            return BoundaryPlan(0, none, nothing, nothing, 0, 0, none, none, nothing, nothing)
+        (entry, scan), layout = self._scan, subchain.boundary_layout()
+        given = layout.value, layout.offset, layout.stride, layout.before, subchain.outer_steps
+        return BoundaryPlan(entry, scan.plan, scan.result, *given, subchain.room_of_held_motions, self._boundary.copy())
 
     @functools.cached_property
     def _table(self) -> Table | None:
@@ -275,12 +336,12 @@ class ActingAtOnce:
         return Table(
             ActingPlan(
                 self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, on_joints, on_bodies,
-                of_springs, subchain.structure, subchain.work, np.tile(AT_REST, len(subchain.inboard)),
+                of_springs, subchain.structure, subchain.work, self._boundary_plan(), self._boundary,
                 self._motion if self._moves or given.own.size else np.zeros(0), int(self._moves), 0, given,
                 subchain.wrenches if self.on_bodies else np.zeros(0), a.fluid,
                 np.array(subchain.system.gravity, np.float64), NO_SPRINGS if a.springs is None else a.springs.arrays,
                 NO_TENDONS if a.tendons is None else a.tendons.arrays,
-                self._power, self._wrong, self._wrong_q, self._wrong_u,
+                self._power, self._wrong, *self._wrong_at,
             )
         )  # fmt: skip
 
@@ -306,7 +367,7 @@ class ActingAtOnce:
         return None if self._table is None else self._table.data
 
     def __call__(self, t: float, q: Floats, u: Floats, tau: Floats) -> Floats | None:
-        """Act at a time `t` (s), as `ExternalLoads.apply`, where nothing `calls`."""
+        """Act at a time `t` (s), as `ExternalLoads.apply`, on one process, where nothing `calls`."""
         self.time[0] = t
         act_at_once(self.plan, q, u, tau)
         self.tell(t)
@@ -317,6 +378,10 @@ class ActingAtOnce:
         assert self._table is not None
         self._table.set_number("powered", 1)
         return self._power
+
+    def forget(self) -> None:
+        """Forget what was wrong."""
+        self._wrong[0] = 0.0
 
     def tell(self, t: float) -> None:
         """Warn of springs without direction that were seen up to a time (s), and raise what was wrong.
@@ -330,4 +395,4 @@ class ActingAtOnce:
             self._acting.springs.tell(t)
         if self._wrong[0]:
             self._wrong[0] = 0.0
-            self._again(float(self._wrong[1]), self._wrong_q.copy(), self._wrong_u.copy())
+            self._again(float(self._wrong[1]), *self._wrong_at)

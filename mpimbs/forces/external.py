@@ -16,9 +16,10 @@ from mpimbs.forces.tendons import ActingTendons
 from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.loops.loops import Loops
 from mpimbs.model import Wrench
-from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.bounded import Bounded
+from mpimbs.sweep.structure import BOUNDARY
 
 
 class ExternalLoads:
@@ -54,7 +55,7 @@ class ExternalLoads:
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
     at_once : ActingAtOnce, optional
-        All that acts, where compiled code can do it: on one process, without functions of Python's.
+        All that acts, where compiled code can do it: without functions of Python's.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class ExternalLoads:
         over_time = [self._torques, self._servos, *([self.tendons.functions] if self.tendons is not None else ())]
         by_python = self._loops or motions or changing or not all(given.by_rows for given in over_time)
         self.at_once: ActingAtOnce | None = None
-        if self.any and not by_python and len(cuts) == 2:
+        self._alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
+        if self.any and not by_python and (self._alone or self.moved or not wrenched):  # or their power needs a scan
             acting = Acting(
                 subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
                 self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
@@ -140,19 +142,24 @@ class ExternalLoads:
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
-        if self.at_once is not None and not self.at_once.calls:
+        if self.at_once is not None and self._alone and not self.at_once.calls:
             return self.at_once(t, q, u, tau)
         return self._one_by_one(t, q, u, boundary, tau)
 
-    def _act_again(self, t: float, q: Floats, u: Floats) -> None:
-        """Act in Python, which raises what is wrong with it; on one process."""
-        self._one_by_one(t, q, u, np.tile(AT_REST, (len(self._subchain.inboard), 1)), np.zeros(self._subchain.nu))
+    def _act_again(self, t: float, q: Floats, u: Floats, boundary: Floats, ends: Floats) -> None:
+        """Act in Python, which raises what is wrong with it, where points of springs are known."""
+        if self.springs is not None:
+            self.springs.arrays.ends[:] = ends
+        self._one_by_one(t, q, u, boundary.reshape(-1, BOUNDARY), np.zeros(self._subchain.nu), True)
 
-    def _one_by_one(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats | None:
+    def _one_by_one(
+        self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats, known: bool = False
+    ) -> Floats | None:
+        """Act as `apply`; where what others tell is `known`, without them."""
         rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
         motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
-        finite = self.springs is None or self.springs.find(motion)  # before anything fails here: others wait for it
-        if self.tendons is not None:
+        finite = known or self.springs is None or self.springs.find(motion)  # before what fails: others wait for it
+        if self.tendons is not None and not known:
             self.tendons.find(q, u)
         if self._joint_forces or self.needs_motions:
             finite = finite and all(np.isfinite(part).all() for part in (q, u, boundary))

@@ -26,6 +26,7 @@ from mpimbs.kernels.tuples import load3, store_numbers
 from mpimbs.model import Spring
 from mpimbs.model.contents import Contents
 from mpimbs.model.spring import SpringFunction
+from mpimbs.parallel.exchange import swap
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import dot3, scale3, sub3
 from mpimbs.sweep.body_motion import add_loads, ends_of_springs
@@ -98,16 +99,31 @@ class SpringArrays(NamedTuple):
     no_moment: Floats  # [ends * 3]
     counted: Integers  # [n]: 1 where this rank counts its energy
     untold: Integers  # [n]: 1 where it is yet to be told that points coincide, 2 where that was seen
+    exchange: Integers  # table of the messages to other ranks; empty where there are none
+    sent: Integers  # [away]: the ends that go there
+    away: Integers  # [away]: the points that come from there
+    to_others: Floats  # [away * 6]
+    from_others: Floats  # [away * 6]
 
 
 _NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
-NO_SPRINGS = SpringArrays(_NO, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NO)
+NO_SPRINGS = SpringArrays(
+    _NO, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NO, _NO, _NO, _NO, _NO, _NONE, _NONE
+)
 
 
 @kernel
 def see_ends(springs, motion):
-    """Write where the ends here are, given the motions of the steps [m * BOUNDARY]."""
+    """Write where points are, given the motions of the steps [m * BOUNDARY]; all ranks call."""
     ends_of_springs(0.0, motion, springs.steps, springs.points, springs.ends)
+    if springs.exchange.size > 0:
+        for k in range(springs.sent.size):
+            for i in range(6):
+                springs.to_others[6 * k + i] = springs.ends[6 * springs.sent[k] + i]
+        swap(springs.exchange)
+        for k in range(springs.away.size):
+            for i in range(6):
+                springs.ends[6 * springs.away[k] + i] = springs.from_others[6 * k + i]
 
 
 @kernel
@@ -162,13 +178,12 @@ def see_coincidence(springs):
 class Messages(Protocol):
     """Messages to and from other ranks: `parallel.exchange.Exchange`."""
 
+    plan: Integers
     to_others: Floats
     from_others: Floats
 
     @property
     def seconds(self) -> float: ...
-
-    def __call__(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -222,13 +237,13 @@ class ActingSprings:
         order = np.argsort(owners[spring, side], kind="stable")
         spring, side = spring[order], side[order]
         pairs[spring, side] = n_here + np.arange(len(spring))
-        self._sent = pairs[spring, 1 - side]
+        sent = np.ascontiguousarray(pairs[spring, 1 - side])
         world = bodies < 0
         n_moving = n_here + len(spring)
         pairs[world] = n_moving + np.arange(np.count_nonzero(world))
         self._ends = np.zeros((n_moving + np.count_nonzero(world), 6))
         self._ends[n_moving:, :3] = positions[world]
-        self._here, self._away, self._moving = (slice(0, n_here), slice(n_here, n_moving), slice(0, n_moving))
+        self._moving = slice(0, n_moving)
         others, counts = np.unique(owners[spring, side], return_counts=True)
         sizes = dict(zip(others.tolist(), (6 * counts).tolist(), strict=True))
         self.exchange = make(sizes, sizes)
@@ -242,6 +257,7 @@ class ActingSprings:
             np.array([_law(s) for s in self.springs], np.float64).ravel(), self._found.reshape(-1),
             np.zeros(3 * len(mine)), of, signs, np.zeros(3 * n_here), np.zeros(3 * n_here),
             self._counted.astype(np.int64), np.array([s.has_force_at_zero for s in self.springs], np.int64),
+            self.exchange.plan, sent, np.arange(n_here, n_moving), self.exchange.to_others, self.exchange.from_others,
         )  # fmt: skip
 
     def __bool__(self) -> bool:
@@ -292,9 +308,6 @@ class ActingSprings:
         Says whether all is finite, here and on the other ranks of these springs.
         """
         see_ends(self.arrays, motion)
-        self.exchange.to_others[:] = self._ends[self._sent].ravel()
-        self.exchange()
-        self._ends[self._away] = self.exchange.from_others.reshape(-1, 6)
         return bool(np.isfinite(self._ends[self._moving]).all())
 
     def energy(self, motion: Floats) -> float:
@@ -421,10 +434,7 @@ class NoMessages:
     seconds = 0.0
 
     def __init__(self, sent: Mapping[int, int], received: Mapping[int, int]) -> None:
-        self.to_others = self.from_others = np.zeros(0)
-
-    def __call__(self) -> None:
-        """Nothing to do."""
+        self.to_others, self.from_others, self.plan = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
 
     def close(self) -> None:
         """Nothing to free."""

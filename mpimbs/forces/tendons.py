@@ -15,6 +15,7 @@ from mpimbs.forces.springs import MakeExchange, NoMessages
 from mpimbs.forces.time_functions import NO_ROWS, RowsArrays, TimeFunctions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model.contents import Contents
+from mpimbs.parallel.exchange import swap
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.bounded import NO_BOUNDED, Bounded, forces_of_bounded
 from mpimbs.sweep.stops import NO_STOPS, Stops, forces_of_stops
@@ -36,21 +37,72 @@ class TendonArrays(NamedTuple):
     rows: RowsArrays  # forces over time, by rows
     driven: Integers  # which follow these
     at_rest: Floats  # [m]: stiffness times rest, which their torques have beside
+    exchange: Integers  # table of the messages to other ranks; empty where there are none
+    sent: Integers  # [x]: the tendons whose lengths and rates here go there
+    to_others: Floats  # [x * 2]
+    from_others: Floats  # [y * 2]: what comes of tendons from there
+    sequence: Integers  # [m + y]: what is added up, in what order, of those here and what comes
+    begins: Integers  # [m + 1]: where each tendon begins in that
+    told: Floats  # [(m + y) * 2], written
 
 
 _NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
-NO_TENDONS = TendonArrays(_NO, _NO, _NO, _NONE, _NONE, _NONE, _NONE, NO_BOUNDED, NO_STOPS, _NONE, NO_ROWS, _NO, _NONE)
+NO_TENDONS = TendonArrays(
+    _NO,
+    _NO,
+    _NO,
+    _NONE,
+    _NONE,
+    _NONE,
+    _NONE,
+    NO_BOUNDED,
+    NO_STOPS,
+    _NONE,
+    NO_ROWS,
+    _NO,
+    _NONE,
+    _NO,
+    _NO,
+    _NONE,
+    _NONE,
+    _NO,
+    _NO,
+    _NONE,
+)
+
+
+@kernel
+def _add_others(tendons):
+    """Add up what all ranks have of lengths and rates, on all in the same sequence."""
+    for k in range(tendons.sent.size):
+        tendons.to_others[2 * k] = tendons.lengths[tendons.sent[k]]
+        tendons.to_others[2 * k + 1] = tendons.rates[tendons.sent[k]]
+    swap(tendons.exchange)
+    own = tendons.lengths.size
+    for k in range(own):
+        tendons.told[2 * k], tendons.told[2 * k + 1] = tendons.lengths[k], tendons.rates[k]
+    for k in range(tendons.from_others.size):
+        tendons.told[2 * own + k] = tendons.from_others[k]
+    for k in range(own):
+        length, rate = 0.0, 0.0
+        for i in range(tendons.begins[k], tendons.begins[k + 1]):
+            at = 2 * tendons.sequence[i]
+            length += tendons.told[at]
+            rate += tendons.told[at + 1]
+        tendons.lengths[k], tendons.rates[k] = length, rate
 
 
 @kernel
 def find_tendons(tendons, q, u):
-    """Write lengths and rates of tendons, of the joints here."""
+    """Write lengths and rates of tendons; all ranks call."""
     for k in range(tendons.lengths.size):
         tendons.lengths[k] = tendons.rates[k] = 0.0
     for k in range(tendons.of.size):
         at, ratio = tendons.of[k], tendons.ratios[k]
         tendons.lengths[at] += ratio * q[tendons.places[k]]
         tendons.rates[at] += ratio * u[tendons.speeds[k]]
+    if tendons.exchange.size > 0:
+        _add_others(tendons)
 
 
 @kernel
@@ -63,22 +115,22 @@ def drive_tendons(tendons):
 
 @kernel
 def force_of_tendons(tendons):
-    """Write the force of each, from lengths and rates; gives their power."""
+    """Write the force of each, from lengths and rates."""
     forces_of_bounded(tendons.law, tendons.lengths, tendons.rates, tendons.forces)
     forces_of_stops(tendons.stops, tendons.lengths, tendons.rates, tendons.pushes)
     for k in range(tendons.pushes.size):
         tendons.forces[tendons.stops.speeds[k]] += tendons.pushes[k]
-    power = 0.0
-    for k in range(tendons.forces.size):
-        power += tendons.forces[k] * tendons.rates[k]
-    return power
 
 
 @kernel
-def pull_joints(tendons, tau):
-    """Add the generalized forces of tendons to `tau` [nu]."""
+def pull_joints(tendons, u, tau):
+    """Add the generalized forces of tendons on the joints here to `tau` [nu]; gives their power."""
+    power = 0.0
     for k in range(tendons.of.size):
-        tau[tendons.speeds[k]] += tendons.ratios[k] * tendons.forces[tendons.of[k]]
+        at, force = tendons.speeds[k], tendons.ratios[k] * tendons.forces[tendons.of[k]]
+        tau[at] += force
+        power += force * u[at]
+    return power
 
 
 class ActingTendons:
@@ -119,14 +171,14 @@ class ActingTendons:
         # Each other rank of a tendon, once; what it sends is behind what this one has.
         owners = np.searchsorted(cuts, numbers[~mine], side="right") - 1
         others = np.unique(np.column_stack((owners, of[~mine])), axis=0)
-        self._sent = others[:, 1]
+        sent = np.ascontiguousarray(others[:, 1])
         counts = {rank: 2 * int(np.count_nonzero(others[:, 0] == rank)) for rank in np.unique(others[:, 0]).tolist()}
         self.exchange = make(counts, counts)
         me = int(np.searchsorted(cuts, first, side="right")) - 1 if len(here) else 0
         ranks = np.append(np.full(len(here), me), others[:, 0])
         whose = np.append(np.arange(len(here)), others[:, 1])
-        self._sequence = np.lexsort((ranks, whose))  # of what is added up, by tendons, each by ranks
-        self._begins = np.searchsorted(whose[self._sequence], np.arange(len(here)))
+        sequence = np.lexsort((ranks, whose))  # by tendons, each by ranks
+        begins = np.searchsorted(whose[sequence], np.arange(len(here) + 1))
         ways = [(t.lower, t.upper, t.stop_stiffness, t.stop_damping) for t in self.tendons if t.stop_stiffness]
         stopped = np.array([k for k, t in enumerate(self.tendons) if t.stop_stiffness], np.int64)
         stops = Stops(stopped, stopped, *map(np.ascontiguousarray, np.array(ways).reshape(-1, 4).T))
@@ -141,7 +193,8 @@ class ActingTendons:
             of[mine], c.u_offset[numbers[mine] - first], c.q_offset[numbers[mine] - first], ratios[mine],
             np.zeros(len(here)), np.zeros(len(here)), np.zeros(len(here)),
             Bounded(each, each, constant + at_rest, *rest), stops, np.zeros(len(stopped)),
-            self.functions.rows, driven, at_rest,
+            self.functions.rows, driven, at_rest, self.exchange.plan, sent, self.exchange.to_others,
+            self.exchange.from_others, sequence, begins, np.zeros(2 * len(sequence)),
         )  # fmt: skip
 
     def compile(self) -> None:
@@ -152,12 +205,6 @@ class ActingTendons:
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
         find_tendons(self.arrays, q, u)
-        own = np.stack([self.arrays.lengths, self.arrays.rates], axis=1)
-        self.exchange.to_others[:] = own[self._sent].ravel()
-        self.exchange()
-        if len(own):
-            told = np.concatenate([own, self.exchange.from_others.reshape(-1, 2)])[self._sequence]
-            self.arrays.lengths[:], self.arrays.rates[:] = np.add.reduceat(told, self._begins).T
 
     def add(self, t: float, tau: Floats) -> None:
         """Add the generalized forces at a time (s) to `tau` [nu], after `find`."""
@@ -165,7 +212,7 @@ class ActingTendons:
             self.functions.at(t)
             drive_tendons(self.arrays)
         force_of_tendons(self.arrays)
-        pull_joints(self.arrays, tau)
+        pull_joints(self.arrays, np.zeros_like(tau), tau)  # whose power nobody asks for
 
     def resistance(self) -> tuple[Floats, Floats]:
         """Give stiffness and damping [m] of each against small changes, where it was found last."""

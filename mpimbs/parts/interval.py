@@ -18,7 +18,7 @@ from mpimbs.parts.lane_subtrees import Chosen, LaneSubtrees, elsewhere
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTileLoops
 from mpimbs.parts.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
 from mpimbs.parts.part import PartOfOne, Taken
-from mpimbs.parts.subchain import AT_REST, Subchain
+from mpimbs.parts.subchain import AT_REST, BoundaryLayout, Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
@@ -80,6 +80,11 @@ class IntervalSubchain(Subchain):
         found = scanned[HEAD:].reshape(-1, 2 + numbers)[:, 2:]
         world = AT_REST[:numbers]
         return np.array([found[place] if place >= 0 else world for place in self._outside.before])
+
+    def boundary_layout(self) -> BoundaryLayout:
+        """Give where compiled code writes and reads motions of a scan over ranks."""
+        before = np.array(self._outside.before, np.int64)
+        return BoundaryLayout(self.described(BOUNDARY), HEAD + 2, 2 + BOUNDARY, before)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the open bodies while the bodies inboard are held, for a scan."""

@@ -41,6 +41,15 @@ class _Whole(NamedTuple):
     work: Workspace
 
 
+class BoundaryLayout(NamedTuple):
+    """Places of motions in what a scan of `boundary_motion` is given, and gives."""
+
+    value: Floats  # what is given, but for the motions
+    offset: int  # where the first motion begins
+    stride: int  # numbers from one to the next
+    before: Integers  # [k]: which of those given of the ranks before each body inboard has; -1: the world
+
+
 class Subchain:
     """The bodies first..last-1 of a system and the O(n) sweeps over them.
 
@@ -236,6 +245,10 @@ class Subchain:
         """Turns or motions of the bodies inboard [k, numbers], from what a scan gave of those before."""
         return scanned.reshape(1, numbers)
 
+    def boundary_layout(self) -> BoundaryLayout:
+        """Give where compiled code writes and reads motions of a scan over ranks."""
+        return BoundaryLayout(np.zeros(BOUNDARY), 0, BOUNDARY, np.zeros(1, np.int64))
+
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """What a scan of motions is given: of a chain [BOUNDARY], rotation 9 and position 3 (m) from handle 1 to handle
         2, and the twist 6 of handle 2, in its frame, while handle 1 is held."""
@@ -243,11 +256,11 @@ class Subchain:
 
     def relative_motions(self, q: Floats, u: Floats) -> Floats:
         """Motions of the bodies of `outer` [h, BOUNDARY] while those inboard are held."""
-        move(self.structure, self._whole.work, q, u, np.tile(AT_REST, len(self.inboard)), self._held_motions)
-        return self._held_motions.reshape(-1, BOUNDARY)[self.outer_steps]
+        move(self.structure, self._whole.work, q, u, np.tile(AT_REST, len(self.inboard)), self.room_of_held_motions)
+        return self.room_of_held_motions.reshape(-1, BOUNDARY)[self.outer_steps]
 
     @functools.cached_property
-    def _held_motions(self) -> Floats:
+    def room_of_held_motions(self) -> Floats:
         """Room of its own: what `motions` gave may still be needed."""
         return np.empty(len(self.structure.steps) * BOUNDARY)
 

@@ -102,7 +102,9 @@ class CopiesStepper:
         whole = np.concatenate([q.ravel(), u.ravel()])
         compiled = copies.compiled
         self._at_once = 0 if compiled is None else int(np.clip(m.AT_A_CALL // whole.size, 1, m.MOST_AT_A_CALL))
-        evaluation: dict[str, Any] = {} if compiled is None else {"evaluation": compiled[0], "rank": compiled[1]}
+        evaluation: dict[str, Any] = {}
+        if compiled is not None:
+            evaluation = {"evaluation": compiled[0], "rank": compiled[1], "clock": copies.time}
         self._grip = grip = copies.grip()
         evaluation |= {"grip": grip, "acting": np.zeros(u.size if grip else 0)}
         grip.begin(q.ravel(), known[ANCHORS].ravel() if known is not None and ANCHORS in known else None)
@@ -272,6 +274,7 @@ class CopiesStepper:
         c[m.MOST], c[m.ENOUGH] = self._at_once, m.UNLIMITED
         left = self._goal - self.time
         m.march(own.plan)
+        self.copies.forces.forget()
         self.evaluations += int(c[m.EVALUATED])
         self.rejected += int(c[m.REJECTED])
         if not (sizes := own.sizes):

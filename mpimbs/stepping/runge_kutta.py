@@ -219,10 +219,13 @@ class RungeKutta(Integrator):
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
             c[m.MOST] = min(most, self._at_once)
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
+            evaluation, acting = dynamics.divided.evaluation, self._acting
+            before = 0.0 if acting is None else evaluation.acting_messages
             m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
-            if self._acting is not None:
-                self._hear(self._acting)
+            if acting is not None:
+                evaluation.count_messages(before)
+                self._hear(acting)
         else:
             with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
                 rejected = self._by_stages(target)

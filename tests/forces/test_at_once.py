@@ -15,7 +15,7 @@ from cases import parts
 from dynamics.test_added_mass import immersed
 from forces.test_force_functions import compiled_damper, compiled_drag, compiled_drag_of_all
 from forces.test_springs import LAWS, muscle, sprung, two_points
-from mpimbs import Dynamics, SimulationError, System, simulate
+from mpimbs import Batch, Dynamics, SimulationError, System, simulate
 from mpimbs.base.errors import LoadNotFiniteError
 from mpimbs.coupling import COUPLINGS, LoadSolver
 from mpimbs.forces.at_once import ActingAtOnce
@@ -70,7 +70,8 @@ def test_the_oracle(comm: MPI.Comm, coupling: str, kinds: tuple[str, ...]) -> No
         udot = dense.dense_accelerations(system, q, u, tau, TIME)
         solver = LoadSolver("direct") if coupling == "pcg" else None
         with closing(Dynamics(system, comm, coupling, solver=solver)) as dynamics:
-            assert (dynamics.divided.external.at_once is not None) == (comm.size == 1)
+            told = comm.size == 1 or kinds != ("wrenches",)  # whose power takes motions, of which only Python tells
+            assert (dynamics.divided.external.at_once is not None) == told
             mine, own = parts(dynamics, q, u, tau), dynamics.gather_u.part
             tolerance = {"augmented": "multipliers", "pcg": "iterated"}.get(coupling, "assembled")
             got, scale = dynamics.accelerations(*mine, TIME), float(np.abs(udot).max())
@@ -80,27 +81,15 @@ def test_the_oracle(comm: MPI.Comm, coupling: str, kinds: tuple[str, ...]) -> No
                 acting = dynamics.divided.external.at_once
                 assert acting is not None
                 acting.time[0] = TIME
-                found, rates = np.empty(system.nu), np.empty(system.nq)
+                found, rates = np.empty(len(mine[1])), np.empty(len(mine[0]))
                 _call(compiled[0], compiled[1], *mine, found, rates)
-                assert_close("compiled", found, got, "dense", scale=scale)
-            assert (compiled is None) == (comm.size > 1 or coupling in ("pcg", "augmented"))
+                assert_close("compiled", found, got, "dense", scale=scale, comm=comm)
+            if told:
+                assert (compiled is None) == (coupling in ("pcg", "augmented"))
 
 
-@kernel
-def _call(address, table, q, u, tau, udot, rates):
-    return call_at(address, (table, q, u, tau, udot, rates))
-
-
-@alone
-@pytest.mark.parametrize("name", ["dopri5", "rk4"])
-@pytest.mark.parametrize("kinds", [*((kind,) for kind in ALL), ALL], ids="-".join)
-def test_runs_as_with_python_between(kinds: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled steps count the work of all that acts, and go the same way."""
-    system = acted_on(5, True, kinds)[0]
-    given: dict[str, Any] = {"dt": 1e-3} if name == "rk4" else {"rtol": 1e-10, "atol": 1e-10}
-    given |= {"integrator": name, "every": 0.02}
-    compiled = simulate(system, 0.1, **given)
-    assert compiled.energy_change < 1e-6
+def with_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Python call what acts, from here on."""
 
     def by_python(self: ExternalLoads, *arguments: Any) -> None:
         made(self, *arguments)
@@ -108,8 +97,29 @@ def test_runs_as_with_python_between(kinds: tuple[str, ...], name: str, monkeypa
 
     made = ExternalLoads.__init__
     monkeypatch.setattr(ExternalLoads, "__init__", by_python)
-    plain = simulate(system, 0.1, **given)
+
+
+@kernel
+def _call(address, table, q, u, tau, udot, rates):
+    return call_at(address, (table, q, u, tau, udot, rates))
+
+
+@pytest.mark.parametrize("name", ["dopri5", "rk4"])
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in ALL), ALL], ids="-".join)
+def test_runs_as_with_python_between(
+    comm: MPI.Comm, kinds: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled steps count the work of all that acts, and go the same way."""
+    system = acted_on(5, True, kinds)[0]
+    given: dict[str, Any] = {"dt": 1e-3} if name == "rk4" else {"rtol": 1e-10, "atol": 1e-10}
+    given |= {"integrator": name, "every": 0.02}
+    compiled = simulate(system, 0.1, comm, **given)
+    assert compiled.energy_change < 1e-6
+    with_python(monkeypatch)
+    plain = simulate(system, 0.1, comm, **given)
     assert plain.steps == pytest.approx(compiled.steps, rel=0.1)
+    if comm.rank:
+        return
     assert_close("q", np.asarray(compiled["q"]), np.asarray(plain["q"]), "runs")
     assert_close("work", np.asarray(compiled["work"]), np.asarray(plain["work"]), "runs", scale=1.0)
 
@@ -169,6 +179,42 @@ def test_what_is_told() -> None:
         simulate(two_points(stiffness=1e12, rest=0.5)[0], 10.0, dt=1e-2, integrator="rk4", state=([1.0], [0.0]))
 
 
+@alone
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in ALL), ALL], ids="-".join)
+def test_copies_side_by_side(kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies in lanes go as each would alone, in compiled steps and, with Python between, in as many."""
+    systems = [acted_on(7, True, kinds)[0] for _ in range(5)]
+    for k, system in enumerate(systems):
+        if k == 2 and "functions" in kinds:
+            system.add_body_force(["b1"], push)
+    given: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9, "every": 0.03}
+    copies = Batch(systems, comm=MPI.COMM_SELF).simulate(0.06, **given)
+    for k in (0, 2, 4):
+        own = simulate(systems[k], 0.06, **given)
+        assert_close(f"copy {k}", np.asarray(copies["q"])[:, k], np.asarray(own["q"]), "adaptive steps")
+    with_python(monkeypatch)
+    plain = Batch(systems, comm=MPI.COMM_SELF).simulate(0.06, **given)
+    assert plain.lanes == copies.lanes > 1 and plain.steps == pytest.approx(copies.steps, rel=0.1)
+
+
+@alone
+def test_a_copy_that_breaks() -> None:
+    """It alone is left behind, and told of, in the words of Python."""
+    systems = [system_from("chain:4") for _ in range(4)]
+    systems[1].add_joint_force(["link2"], breaks)
+    systems[2].add_body_force(["link3"], ends)
+    result = Batch(systems, comm=MPI.COMM_SELF).simulate(0.1, every=0.05)
+    assert list(result.failed) == ["1", "2"], result.failed
+    assert "link2" in result.failed["1"][1] and "no more" in result.failed["1"][1]
+    q = np.asarray(result["q"])
+    assert np.isfinite(q[:, [0, 3]]).all() and np.isnan(q[-1, [1, 2]]).all()
+
+
+@numba.njit
+def push(t, motion):
+    return 0.0, (0.3 * t, 0.0, 0.1)
+
+
 @numba.njit
 def breaks(t, q, u):
     if t > 0.02:
@@ -186,9 +232,8 @@ def too_many(t, q, u):
     return np.ones(5)
 
 
-@alone
 @pytest.mark.parametrize("name", ["breaks", "ends", "too many"])
-def test_functions_that_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_that_break(comm: MPI.Comm, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in compiled code ends with the words of one in Python."""
     system = system_from("chain:4")
     if name == "ends":
@@ -198,7 +243,7 @@ def test_functions_that_break(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     words = []
     for _ in range(2):
         with pytest.raises(SimulationError) as stop:
-            simulate(system, 0.1, dt=1e-3, integrator="rk4")
+            simulate(system, 0.1, comm, dt=1e-3, integrator="rk4")
         words.append(str(stop.value).split(" at t = ")[0])
         monkeypatch.setattr(ActingAtOnce, "plan", None)
     assert words[0] == words[1] and "link2" in words[0], words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -15,10 +15,13 @@ from mpimbs.base.errors import HaltError, InputError, LoadNotFiniteError, Simula
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.residual import Residual, residual_of
+from mpimbs.forces.at_once import ACTING, ActingPlan, act_at_once
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
-from mpimbs.kernels.calling import address_of
+from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.checked import CHECKED
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, span, table_at
 from mpimbs.model import facts
 from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
@@ -33,6 +36,42 @@ from mpimbs.sweep.build import Build
 from mpimbs.sweep.grip import Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
+
+
+class CopiesPlan(NamedTuple):
+    """Arguments of an evaluation of copies on which something acts from outside."""
+
+    sweep: int  # where the kernel of `SYSTEMS_ALONE` is
+    tiles: Integers  # its table
+    time: Floats  # [1] (s), read
+    acting: Integers  # [copies]: addresses of tables of `forces.at_once.ActingPlan`, 0 where nothing acts
+    nq: int
+    nu: int
+    forces: Floats  # [copies * nu], written: what is given, and what acts along joints
+    wrenches: Floats  # [copies * m * 6], written; empty where none acts
+
+
+_COPIES, _SIZE_OF_ACTING = schema(CopiesPlan), size_of(ActingPlan)
+
+
+@kernel
+def evaluate_copies(plan, q, u, tau, udot, rates):
+    """Evaluate copies side by side, as `SYSTEMS_ALONE`, after what acts on each."""
+    q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
+    p = read(plan, _COPIES)
+    each = p.wrenches.size // p.acting.size
+    for i in range(p.forces.size):
+        p.forces[i] = tau[i] if tau.size > 0 else 0.0
+    for i in range(p.wrenches.size):
+        p.wrenches[i] = 0.0
+    for k in range(p.acting.size):
+        if p.acting[k] != 0:
+            acting = table_at(p.acting[k], _SIZE_OF_ACTING)
+            read(acting, ACTING.time)[0] = p.time[0]
+            act_at_once(acting, span(q, k * p.nq, p.nq), span(u, k * p.nu, p.nu), span(p.forces, k * p.nu, p.nu))
+            wrenches = read(acting, ACTING.wrenches)
+            assign(span(p.wrenches, k * each, wrenches.size), wrenches)
+    return call_at(p.sweep, (p.tiles, q, u, p.forces, udot, rates))
 
 
 class ForcesOfCopies:
@@ -73,6 +112,22 @@ class ForcesOfCopies:
         """Compile those functions that are numba's to compile."""
         for external in self._external:
             external.compile()
+
+    def plans(self, copies: int) -> Integers | None:
+        """Give where the tables are of what acts at once on each of so many copies; None where Python has a say."""
+        found = np.zeros(len(self._external), np.int64)
+        for k, external in enumerate(self._external):
+            if external.any:
+                if external.at_once is None or (plan := external.at_once.plan) is None:
+                    return None
+                found[k] = plan.ctypes.data
+        return np.tile(found, copies // len(found))
+
+    def forget(self) -> None:
+        """Forget what went wrong in compiled evaluations: evaluations by Python find it again, and the copy."""
+        for external in self._external:
+            if external.at_once is not None:
+                external.at_once.forget()
 
     def add(self, t: float, q: Floats, u: Floats, tau: Floats, wrenches: Floats) -> None:
         """Add to generalized forces and wrenches at a time `t` (s); where a function fails, the forces are NaN.
@@ -144,6 +199,8 @@ class SideBySide:
     systems : sequence of System
     forces : ForcesOfCopies
         What the models let act from outside.
+    time : array [1]
+        Read by compiled evaluations (s).
     """
 
     def __init__(self, systems: Sequence[Contents], count: int, lanes: int, wrenches: bool = False) -> None:
@@ -159,6 +216,8 @@ class SideBySide:
         self._wrenches, self._given = np.zeros(steps), np.zeros(steps * wrenches)
         self._forced = bool(self.forces)
         self._none, self._tau = np.zeros(0), np.zeros((count, self.nu))
+        self.time = np.zeros(1)  # of compiled evaluations (s)
+        self._table: Table | None = None
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """First copy of each run of the same gravity, and that behind its last."""
@@ -204,10 +263,17 @@ class SideBySide:
     @property
     def compiled(self) -> tuple[int, Integers] | None:
         """Where the compiled evaluation is, and its table; None where Python has a say. See `StateDerivative`."""
-        if self._forced or len(self._tiles) > 1 or CHECKED:
-            return None
         tiles, none = self._tiles[0], self._none
-        return address_of(SYSTEMS_ALONE[tiles.width], tiles.plan, none, none, none, none, none), tiles.plan
+        if len(self._tiles) > 1 or CHECKED or self._given.size:
+            return None
+        sweep = address_of(SYSTEMS_ALONE[tiles.width], tiles.plan, none, none, none, none, none)
+        if not self._forced:
+            return sweep, tiles.plan
+        if (acting := self.forces.plans(self.count)) is None:
+            return None
+        rooms = self.time, acting, self.nq, self.nu, self._tau.reshape(-1), tiles.wrenches
+        self._table = Table(CopiesPlan(sweep, tiles.plan, *rooms))
+        return address_of(evaluate_copies, self._table.data, none, none, none, none, none), self._table.data
 
     @property
     def structure(self) -> Structure:

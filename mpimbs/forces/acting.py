@@ -14,8 +14,8 @@ from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
-from mpimbs.forces.calls import called, shaped
-from mpimbs.kernels.calling import address_of, call_at
+from mpimbs.forces.calls import called, entered, shaped
+from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
@@ -116,15 +116,6 @@ class _Acting:
         with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
             compiled.compile(tuple(numba.typeof(value) for value in (together if self._vectorized else looped)))
 
-    def _entered(self, *arguments: Any) -> int:
-        """Where compiled code is that calls the function with arguments like these; 0 where there is none."""
-        if self._entry is None:
-            return 0
-        try:
-            return address_of(self._entry, *arguments)
-        except Exception:  # the first call finds the same, and tells of it
-            return 0
-
     def _looped(self, *arguments: Any) -> bool:
         """Call a compiled function for one body after the other in a compiled loop; say whether that went well.
 
@@ -169,7 +160,7 @@ class ActingJointForce(_Acting):
         if self._table is None:
             rooms = [np.zeros(len(at)) for at in (self._at_q, self._at_u, self._at_u)]
             bounds = self._bounds.ravel()
-            if not (entry := self._entered(0.0, *rooms[:2], bounds, rooms[2])):
+            if not (entry := entered(self._entry, 0.0, *rooms[:2], bounds, rooms[2])):
                 return None
             self._table = Table(JointForcePlan(entry, self._at_q, self._at_u, bounds, *rooms))
         return self._table.data
@@ -298,7 +289,7 @@ class ActingBodyForce(_Acting):
         """Give the table of what compiled code does (`BodyForcePlan`); None where the function is not compiled."""
         if self._table is None:
             moment, force = np.zeros((2, 3 * len(self._numbers)))
-            if not (entry := self._entered(*self._all_of(moment))):
+            if not (entry := entered(self._entry, *self._all_of(moment))):
                 return None
             rotation, position, omega, velocity = self._flat
             places = self._motion.body, self._steps, self._frames, self._points, rotation, position

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, SimulationError
+from mpimbs.kernels.calling import address_of
 
 _LONGEST = 300  # characters of the message of an error that a function raised
 
@@ -42,6 +45,16 @@ def called(
         raise HaltError.of(error, f"{what()} {how} at t = {t:g} s") from error
     except BaseException as error:
         raise SimulationError(f"{what()} failed at t = {t:g} s: {_short(error)}{_place(function, error)}") from error
+
+
+def entered(entry: Dispatcher | None, *arguments: Any) -> int:
+    """Give where compiled code is that calls a function with arguments like these; 0 where there is none.
+
+    What numba can't compile is found again, and told, by the first call from Python.
+    """
+    with contextlib.suppress(Exception):
+        return 0 if entry is None else address_of(entry, *arguments)
+    return 0
 
 
 def shaped(what: Callable[[], str], t: float, given: Any, shape: tuple[int, ...], quantity: str = "") -> Floats:

@@ -18,8 +18,8 @@ from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, warn_caller
-from mpimbs.forces.calls import called, shaped
-from mpimbs.kernels.calling import address_of, call_at
+from mpimbs.forces.calls import called, entered, shaped
+from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, store_numbers
@@ -283,20 +283,15 @@ class ActingSprings:
         """Compile those of the functions that are numba's to compile; none is called."""
         for function, which in self.given:
             if isinstance(function, Dispatcher):
-                with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
-                    function.compile((numba.float64, numba.float64))
-                    address_of(_entry(function), which, self.arrays.found)
+                entered(_entry(function), which, self.arrays.found)
 
     def plans(self) -> list[Integers] | None:
         """Give the tables of what compiled code does for functions (`SpringFunctionPlan`); None where one can't be
         compiled."""
         found = []
         for function, which in self.given:
-            if not isinstance(function, Dispatcher):
-                return None
-            try:
-                address = address_of(_entry(function), which, self.arrays.found)
-            except Exception:  # the first call finds the same, and tells of it
+            entry = _entry(function) if isinstance(function, Dispatcher) else None
+            if not (address := entered(entry, which, self.arrays.found)):
                 return None
             self._tables.append(Table(SpringFunctionPlan(address, which)))
             found.append(self._tables[-1].data)

@@ -235,6 +235,7 @@ class ConstraintLoads:
             self._keep_factored()
             self._ksp.getPC().setReusePreconditioner(False)
             self._ksp.setUp()
+            self._ksp.getPC().setUp()
             self._renew = False
 
     def _keep_factored(self) -> None:
@@ -296,6 +297,7 @@ class ConstraintLoads:
                 self._renew = False
                 if renewed:
                     self._keep_factored()
+                    self._ksp.getPC().setUp()  # else PETSc would not, where the estimate is a solution
             reason, self.iterations = self._run(self._ksp)
             if reason < 0 and solver.estimate == "fischer":  # solutions that say nothing new
                 self._use_fischer_guess(self._ksp)

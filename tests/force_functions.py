@@ -1,5 +1,8 @@
-"""Force functions that tests share, and the loads that they stand for, worked out from the oracle's kinematics."""
+"""Force functions and springs that tests share, and the loads that functions stand for, by the oracle's kinematics."""
 
+from typing import Any
+
+import numba
 import numpy as np
 
 from mpimbs.model import BodyMotion, System
@@ -74,3 +77,66 @@ def as_constants(system: System, pulled: list[int], driven: list[int], state: St
         mine, ours = slice(*c.q_offset[k : k + 2]), slice(*c.u_offset[k : k + 2])
         total[ours] += motor(t, q[mine], u[ours])
     return q, u, total
+
+
+@numba.njit
+def compiled_drag(t, motion):
+    factor = -0.3 * (1.0 + t * motion.body)
+    w, v, r = motion.angular_velocity, motion.velocity, motion.rotation
+    force = (factor * v[0] + r[0, 1], factor * v[1] + r[1, 1], factor * v[2] + r[2, 1])
+    return (factor * w[0], factor * w[1], factor * w[2]), force
+
+
+@numba.njit
+def compiled_drag_of_all(t, motion):
+    moment, force = np.empty_like(motion.velocity), np.empty_like(motion.velocity)
+    for k in range(len(motion.body)):
+        factor = -0.3 * (1.0 + t * motion.body[k])
+        for i in range(3):
+            moment[k, i] = factor * motion.angular_velocity[k, i]
+            force[k, i] = factor * motion.velocity[k, i] + motion.rotation[k, i, 1]
+    return moment, force
+
+
+@numba.njit
+def compiled_damper(t, q, u):
+    out = np.empty(len(u))
+    for i in range(len(u)):
+        out[i] = -0.7 * u[i] + t * q[i]
+    return out
+
+
+@numba.njit
+def muscle(length, speed):
+    return 1.5 * np.exp(-0.1 * length) * (1.0 - 0.2 * speed)
+
+
+LAWS: tuple[dict[str, Any], ...] = (
+    {"stiffness": 3.0, "damping": 0.7, "rest": 0.8},
+    {"stiffness": 2.0, "damping": 0.5, "rest": 0.3, "tension_only": True},
+    {"stiffness": 2.0, "damping": 0.5, "rest": 50.0, "tension_only": True},
+    {"stiffness": 0.5, "damping": 60.0, "rest": 0.2, "tension_only": True},
+    {"damping": 0.9},
+    {"stiffness": 4.0, "rest": 30.0},
+)
+
+
+def sprung(system: System, laws: tuple[dict[str, Any], ...], count: int, seed: int = 0, world: bool = True) -> System:
+    """Add springs between all sorts of bodies of a system, near and far, and of the world."""
+    rng = np.random.default_rng(seed)
+    for k in range(count):
+        a, b = rng.choice(system.n_bodies, 2, replace=False)
+        ends = [system.contents.name_of(int(a)), system.contents.name_of(int(b))]
+        if world and k % 5 == 4:
+            ends[k % 2] = "world"
+        system.add_spring(name=f"s{k}", bodies=ends, positions=rng.uniform(-1, 1, (2, 3)), **laws[k % len(laws)])
+    return system
+
+
+def two_points(**law: Any) -> tuple[System, Array]:
+    """A body of 2 kg on a slide along x, tied to the world's origin."""
+    system = System(gravity=(0, 0, 0))
+    joint = {"type": "prismatic", "axis": (1, 0, 0)}
+    system.add(name="bead", parent="world", mass=2.0, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
+    system.add_spring(name="tie", bodies=("world", "bead"), positions=((0, 0, 0), (0, 0, 0)), **law)
+    return system, np.array([[x, v] for x in (0.5, 1.0, 1.5, -1.5) for v in (-8.0, -0.1, 0.0, 0.1, 8.0)])

@@ -13,8 +13,7 @@ from mpi4py import MPI
 
 from cases import parts
 from dynamics.test_added_mass import immersed
-from forces.test_force_functions import compiled_damper, compiled_drag, compiled_drag_of_all
-from forces.test_springs import LAWS, muscle, sprung, two_points
+from force_functions import LAWS, compiled_damper, compiled_drag, compiled_drag_of_all, muscle, sprung, two_points
 from mpimbs import Batch, Dynamics, SimulationError, System, simulate
 from mpimbs.base.errors import LoadNotFiniteError
 from mpimbs.coupling import COUPLINGS, LoadSolver

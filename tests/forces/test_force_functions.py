@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 
 from cases import accelerations, moving_state
-from force_functions import as_constants, current, loaded, motor
+from force_functions import as_constants, compiled_damper, compiled_drag, compiled_drag_of_all, current, loaded, motor
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import COUPLINGS, LoadSolver
@@ -96,33 +96,6 @@ def drag(t: float, motion: BodyMotion) -> tuple[Any, Any]:
     """Of one body or of many."""
     factor = -0.3 * (1.0 + t * np.asarray(motion.body)[..., None])
     return factor * motion.angular_velocity, factor * motion.velocity + motion.rotation[..., 1]
-
-
-@numba.njit
-def compiled_drag(t, motion):
-    factor = -0.3 * (1.0 + t * motion.body)
-    w, v, r = motion.angular_velocity, motion.velocity, motion.rotation
-    force = (factor * v[0] + r[0, 1], factor * v[1] + r[1, 1], factor * v[2] + r[2, 1])
-    return (factor * w[0], factor * w[1], factor * w[2]), force
-
-
-@numba.njit
-def compiled_drag_of_all(t, motion):
-    moment, force = np.empty_like(motion.velocity), np.empty_like(motion.velocity)
-    for k in range(len(motion.body)):
-        factor = -0.3 * (1.0 + t * motion.body[k])
-        for i in range(3):
-            moment[k, i] = factor * motion.angular_velocity[k, i]
-            force[k, i] = factor * motion.velocity[k, i] + motion.rotation[k, i, 1]
-    return moment, force
-
-
-@numba.njit
-def compiled_damper(t, q, u):
-    out = np.empty(len(u))
-    for i in range(len(u)):
-        out[i] = -0.7 * u[i] + t * q[i]
-    return out
 
 
 @pytest.mark.long

@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 from cases import isolated, moving_state
+from force_functions import LAWS, muscle, sprung, two_points
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.cli import main
@@ -36,32 +36,7 @@ def hardening(length: float, speed: float) -> float:
     return 2.0 * length**3 - 0.4 + 0.3 * speed
 
 
-@numba.njit
-def muscle(length, speed):
-    return 1.5 * np.exp(-0.1 * length) * (1.0 - 0.2 * speed)
-
-
-LAWS: tuple[dict[str, Any], ...] = (
-    {"stiffness": 3.0, "damping": 0.7, "rest": 0.8},
-    {"stiffness": 2.0, "damping": 0.5, "rest": 0.3, "tension_only": True},
-    {"stiffness": 2.0, "damping": 0.5, "rest": 50.0, "tension_only": True},
-    {"stiffness": 0.5, "damping": 60.0, "rest": 0.2, "tension_only": True},
-    {"damping": 0.9},
-    {"stiffness": 4.0, "rest": 30.0},
-)
 FUNCTIONS: tuple[dict[str, Any], ...] = ({"force": hardening}, {"force": muscle})
-
-
-def sprung(system: System, laws: tuple[dict[str, Any], ...], count: int, seed: int = 0, world: bool = True) -> System:
-    """Add springs between all sorts of bodies of a system, near and far, and of the world."""
-    rng = np.random.default_rng(seed)
-    for k in range(count):
-        a, b = rng.choice(system.n_bodies, 2, replace=False)
-        ends = [system.contents.name_of(int(a)), system.contents.name_of(int(b))]
-        if world and k % 5 == 4:
-            ends[k % 2] = "world"
-        system.add_spring(name=f"s{k}", bodies=ends, positions=rng.uniform(-1, 1, (2, 3)), **laws[k % len(laws)])
-    return system
 
 
 def by_the_oracle(system: System, state: State) -> tuple[Array, Array]:
@@ -196,15 +171,6 @@ def test_energy_and_momentum_in_a_run(comm: MPI.Comm, laws: tuple[dict[str, Any]
     parallel_assert((work[-1] == 0.0) == (laws == LAWS[5:]), f"work {work[-1]}", comm)
     if laws == LAWS[:1]:
         parallel_assert(bool(np.all(np.diff(work) < 0.0)), "dampers", comm)
-
-
-def two_points(**law: Any) -> tuple[System, Array]:
-    """A body of 2 kg on a slide along x, tied to the world's origin."""
-    system = System(gravity=(0, 0, 0))
-    joint = {"type": "prismatic", "axis": (1, 0, 0)}
-    system.add(name="bead", parent="world", mass=2.0, inertia=(1, 1, 1, 0, 0, 0), joint=joint)
-    system.add_spring(name="tie", bodies=("world", "bead"), positions=((0, 0, 0), (0, 0, 0)), **law)
-    return system, np.array([[x, v] for x in (0.5, 1.0, 1.5, -1.5) for v in (-8.0, -0.1, 0.0, 0.1, 8.0)])
 
 
 def test_a_rope_never_pushes() -> None:

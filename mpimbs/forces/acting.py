@@ -59,18 +59,20 @@ _JOINT_FORCE, _BODY_FORCE = schema(JointForcePlan), schema(BodyForcePlan)
 
 
 @kernel
-def add_joint_force(plan, t, q, u, tau):
-    """Add the forces of a function to `tau` [nu]; gives their power, not finite where they are not, or it failed."""
+def add_joint_force(plan, t, q, u, tau, power):
+    """Add the forces of a function to `tau` [nu], and their power to `power` [1]; gives whether they are finite, and it
+    has not failed."""
     f = read(plan, _JOINT_FORCE)
     for i in range(f.at_q.size):
         f.q[i] = q[f.at_q[i]]
     for i in range(f.at_u.size):
         f.u[i] = u[f.at_u[i]]
-    power = 0.0 if call_at(f.entry, (t, f.q, f.u, f.bounds, f.values)) else np.nan
+    good = call_at(f.entry, (t, f.q, f.u, f.bounds, f.values))
     for i in range(f.at_u.size):
         tau[f.at_u[i]] += f.values[i]
-        power += f.values[i] * f.u[i]
-    return power
+        power[0] += f.values[i] * f.u[i]
+        good = good and np.isfinite(f.values[i])
+    return good
 
 
 @kernel

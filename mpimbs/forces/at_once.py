@@ -162,8 +162,8 @@ def _see_boundary(structure, work, scan, q, u, boundary):
 
 @kernel(inline=True)
 def _act_along_joints(p, t, q, u, tau):
-    """Add what acts along joints; gives its power."""
-    power = 0.0
+    """Add what acts along joints, and its power; gives whether no function failed, and all is finite."""
+    power, good = 0.0, True
     if p.along.size > 0:
         values_of_rows(t, p.torques)
         for i in range(p.along.size):
@@ -186,13 +186,15 @@ def _act_along_joints(p, t, q, u, tau):
         force_of_tendons(p.tendons)
         power += pull_joints(p.tendons, u, tau)
     for k in range(p.joint_forces.size):
-        power += add_joint_force(table_at(p.joint_forces[k], _SIZE_OF_JOINT_FORCE), t, q, u, tau)
-    return power
+        given = table_at(p.joint_forces[k], _SIZE_OF_JOINT_FORCE)
+        good = good and add_joint_force(given, t, q, u, tau, p.power)
+    p.power[0] += power
+    return good
 
 
 @kernel(inline=True)
 def _act_on_bodies(p, t, q, u):
-    """Set the wrenches on the steps; gives their power."""
+    """Set the wrenches on the steps, and add their power; gives whether no function failed, and all is finite."""
     own, power, good = p.given.own, 0.0, True
     for i in range(p.wrenches.size):
         p.wrenches[i] = own[i] if own.size > 0 else 0.0
@@ -218,7 +220,8 @@ def _act_on_bodies(p, t, q, u):
         see_coincidence(p.springs)
         good = good and pull_bodies(p.springs, p.motion, p.wrenches) < 0
         power += power_of_springs(p.springs)
-    return power if good else np.nan
+    p.power[0] += power
+    return good
 
 
 @kernel
@@ -249,11 +252,11 @@ def act_at_once(plan, q, u, tau):
             tau[i] = np.nan
         return
     t = p.time[0]
-    power = _act_along_joints(p, t, q, u, tau)
+    p.power[0] = 0.0
+    good = _act_along_joints(p, t, q, u, tau)
     if p.wrenches.size > 0:
-        power += _act_on_bodies(p, t, q, u)
-    p.power[0] = power
-    if not np.isfinite(power):
+        good = _act_on_bodies(p, t, q, u) and good
+    if not good:
         for i in range(tau.size):
             tau[i] = np.nan
         if p.wrong[0] == 0.0:

@@ -141,12 +141,15 @@ def pull_bodies(springs, motion, wrench):
 
 @kernel
 def power_of_springs(springs):
-    """Power (W) of the springs that this rank counts which their energy does not hold: that of dampers."""
+    """Power (W) of springs on the ends here, less what goes into the energy of those that this rank counts."""
     power = 0.0
+    for j in range(springs.of.size):
+        at = springs.of[j]
+        along = dot3(load3(0.0, springs.directions, 3 * at), load3(0.0, springs.ends, 6 * j + 3))
+        power += springs.signs[j] * springs.found[FOUND * at + TENSION] * along
     for k in range(springs.counted.size):
         if springs.counted[k] != 0:
-            at = k * FOUND
-            power += (springs.found[at + ELASTIC] - springs.found[at + TENSION]) * springs.found[at + RATE]
+            power += springs.found[FOUND * k + ELASTIC] * springs.found[FOUND * k + RATE]
     return power
 
 

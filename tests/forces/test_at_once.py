@@ -243,6 +243,6 @@ def test_functions_that_break(comm: MPI.Comm, name: str, monkeypatch: pytest.Mon
     for _ in range(2):
         with pytest.raises(SimulationError) as stop:
             simulate(system, 0.1, comm, dt=1e-3, integrator="rk4")
-        words.append(str(stop.value).split(" at t = ")[0])
+        words.append(str(stop.value))  # with the time
         monkeypatch.setattr(ActingAtOnce, "plan", None)
     assert words[0] == words[1] and "link2" in words[0], words

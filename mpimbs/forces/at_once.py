@@ -371,7 +371,7 @@ class ActingAtOnce:
 
     def __call__(self, t: float, q: Floats, u: Floats, tau: Floats) -> Floats | None:
         """Act at a time `t` (s), as `ExternalLoads.apply`, on one process, where nothing `calls`."""
-        self.time[0] = t
+        self.time[0], self._wrong[0] = t, 0.0  # whatever compiled steps have tried before
         act_at_once(self.plan, q, u, tau)
         self.tell(t)
         return self._motion if self._moves else None
@@ -381,10 +381,6 @@ class ActingAtOnce:
         assert self._table is not None
         self._table.set_number("powered", 1)
         return self._power
-
-    def forget(self) -> None:
-        """Forget what was wrong."""
-        self._wrong[0] = 0.0
 
     def tell(self, t: float) -> None:
         """Warn of springs without direction that were seen up to a time (s), and raise what was wrong.

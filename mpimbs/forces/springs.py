@@ -10,7 +10,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
@@ -356,12 +356,8 @@ class ActingSprings:
         self.tell(t)
         bad = pull_bodies(self.arrays, motion, wrench)
         if bad >= 0:
-            self.refuse(t, bad, self.tensions[self.arrays.of[bad]])
-
-    def refuse(self, t: float, end: int, tension: float) -> NoReturn:
-        """Say that the load of an end is not finite, of a spring with some tension (N)."""
-        title = self._title(int(self.arrays.of[end]))
-        raise LoadNotFiniteError(f"{title} has a tension of {tension:g} N at t = {t:g} s")
+            k = int(self.arrays.of[bad])
+            raise LoadNotFiniteError(f"{self._title(k)} has a tension of {self.tensions[k]:g} N at t = {t:g} s")
 
     @property
     def _laws(self) -> Floats:

@@ -274,7 +274,6 @@ class CopiesStepper:
         c[m.MOST], c[m.ENOUGH] = self._at_once, m.UNLIMITED
         left = self._goal - self.time
         m.march(own.plan)
-        self.copies.forces.forget()
         self.evaluations += int(c[m.EVALUATED])
         self.rejected += int(c[m.REJECTED])
         if not (sizes := own.sizes):

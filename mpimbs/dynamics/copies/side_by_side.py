@@ -123,12 +123,6 @@ class ForcesOfCopies:
                 found[k] = plan.ctypes.data
         return np.tile(found, copies // len(found))
 
-    def forget(self) -> None:
-        """Forget what went wrong in compiled evaluations: evaluations by Python find it again, and the copy."""
-        for external in self._external:
-            if external.at_once is not None:
-                external.at_once.forget()
-
     def add(self, t: float, q: Floats, u: Floats, tau: Floats, wrenches: Floats) -> None:
         """Add to generalized forces and wrenches at a time `t` (s); where a function fails, the forces are NaN.
 

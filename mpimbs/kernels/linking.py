@@ -26,7 +26,6 @@ from numba.core.funcdesc import PythonFunctionDescriptor, default_mangler
 from numba.core.typing import signature as typing_signature
 
 from mpimbs.kernels import machine_code
-from mpimbs.kernels.machine_code import Code
 
 
 class _NoEnvironment:
@@ -75,6 +74,7 @@ class KernelPart(_Kernels):
 
     def _get_module_for_linking(self) -> Any:
         """Module with all that it inlines: for libraries that numba makes itself."""
+        machine_code.take_code()
         if self._linked is None:
             self._linked = self.alone().clone()
             for library in reached_by(self)[0]:
@@ -90,6 +90,7 @@ class Whole(_Kernels):
 
     def finalize(self) -> None:
         """Link every part once, optimize, compile."""
+        machine_code.take_code()
         inlined, called = reached_by(self)
         self.needed = tuple(part.symbol for part in called)
         self._linking_libraries = [_Alone(p) if isinstance(p, KernelPart) else p for p in inlined]
@@ -119,22 +120,19 @@ class Apart(KernelPart):
         return super().alone()
 
     def compile(self, returned: Any) -> None:
-        """Make machine code of it and of all that it inlines, and keep it."""
+        """Have machine code made of it and of all that it inlines, and kept, while its callers are read."""
         inlined, called = reached_by(self)
-        module = self._final_module.clone()
-        for library in inlined:
-            part = _Alone(library) if isinstance(library, KernelPart) else library
-            module.link_in(part._get_module_for_linking(), preserve=True)
-        for values in (module.functions, module.global_variables):
-            for value in values:
-                if not value.is_declaration and value.name != self.symbol:
-                    value.linkage = "internal"
-        manager, builder = self._codegen._module_pass_manager()
-        manager.run(module, builder)
-        module.verify()
-        code = Code(returned, tuple(part.symbol for part in called), self._codegen._tm.emit_object(module))
-        machine_code.make_ready(self.symbol, code)
-        machine_code.keep_code(self.symbol, code)
+        parts = [self._final_module.as_bitcode(), *(_bitcode(library) for library in inlined)]
+        machine_code.compile_meanwhile(self.symbol, parts, returned, tuple(part.symbol for part in called))
+
+
+def _bitcode(library: Any) -> bytes:
+    """What a library has by itself, as LLVM's bitcode."""
+    kept = vars(library).get("bitcode")
+    if kept is None:
+        part = _Alone(library) if isinstance(library, KernelPart) else library
+        kept = library.bitcode = part._get_module_for_linking().as_bitcode()
+    return kept
 
 
 class _Alone:

@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.types.containers import BaseTuple
 
 from mpimbs.base.disk import check_room
+from mpimbs.kernels.emission import emitted
 from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, outside, remove_unused_files, stamp
 from mpimbs.kernels.reach import hash_of
 from mpimbs.kernels.turns import COMPILING
@@ -41,6 +43,9 @@ class Code(NamedTuple):
 
 
 _LOADED: dict[str, Code] = {}
+_AWAITED: dict[
+    str, tuple[Future[bytes], Any, tuple[str, ...]]
+] = {}  # what is being compiled: what is called before its callers
 
 
 def symbol_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
@@ -69,6 +74,8 @@ def _kind(argument: Any) -> str | None:
 
 def load_code(symbol: str) -> Code | None:
     """Have a function's code, and all that it calls, ready to be linked; None if it is not kept, in part or whole."""
+    if symbol in _AWAITED:
+        take_code()
     if symbol in _LOADED:
         return _LOADED[symbol]
     for folder in cache_folders():
@@ -83,6 +90,22 @@ def load_code(symbol: str) -> Code | None:
             os.utime(file)  # it is in use
         return make_ready(symbol, code)
     return None
+
+
+def compile_meanwhile(symbol: str, parts: list[bytes], returned: Any, needed: tuple[str, ...]) -> None:
+    """Have a function's code made of LLVM's modules, and kept, in a thread of its own."""
+    take_code(wait=False)
+    _AWAITED[symbol] = emitted(symbol, parts), returned, needed
+
+
+def take_code(*, wait: bool = True) -> None:
+    """Give the linker the code that has been made, and keep it; before anything is linked to it, wait for all."""
+    while _AWAITED:
+        symbol, (made, returned, needed) = next(iter(_AWAITED.items()))
+        if not (wait or made.done()):
+            break
+        keep_code(symbol, make_ready(symbol, Code(returned, needed, made.result())))
+        del _AWAITED[symbol]
 
 
 def make_ready(symbol: str, code: Code) -> Code:

@@ -26,7 +26,7 @@ from mpi_helpers import plain_environment
 from mpimbs.coupling.augmented import augmented_equations
 from mpimbs.coupling.pcg import constraint_equations
 from mpimbs.dynamics import pipeline
-from mpimbs.kernels import kernel_cache, machine_code, reach
+from mpimbs.kernels import emission, kernel_cache, machine_code, reach
 from mpimbs.kernels.compiler import kernel, kernel_overload
 from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, remove_unused, stamp_of
 from mpimbs.kernels.reach import code_of
@@ -45,6 +45,18 @@ def _twice(values):
 def _four_times(values):
     _twice(values)
     _twice(values)
+
+
+@kernel
+def _thrice(values):
+    for i in range(values.size):
+        values[i] = values[i] * 3.0
+
+
+@kernel
+def _nine_times(values):
+    _thrice(values)
+    _thrice(values)
 
 
 @kernel
@@ -96,6 +108,20 @@ def test_code_has_no_names_for_what_it_keeps_to_itself() -> None:
     inside = [f.name for f in functions if not f.is_declaration and "compiled" in f.name]
     shared = [f.name for f in functions if f.linkage == binding.Linkage.linkonce_odr and not f.is_declaration]
     assert inside and not shared
+
+
+def test_code_that_fails_to_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code is made in another thread: what breaks there is raised wherever the code is wanted, and nothing hangs."""
+    monkeypatch.setattr(kernel_cache, "stamp", lambda _: "never kept")
+    monkeypatch.setattr(machine_code, "_AWAITED", {})
+
+    def broken(*_: object) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(emission, "_object_code", broken)
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="no room"):
+            _nine_times(np.ones(2))
 
 
 def test_arrays_are_not_returned() -> None:

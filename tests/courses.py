@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from force_functions import current, motor, pull
+from force_functions import compiled_damper, compiled_drag, compiled_drag_of_all, current, motor, muscle, pull
 from fuzzing import ROUNDINGS, UNJUDGED, Settings, settings_of
 from mpimbs import Checkpoints, Simulation
 from mpimbs.model import BodyMotion, System
@@ -21,7 +21,7 @@ from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import Descriptor
 from oracles.loops import opened
-from oracles.random_systems import choice, unit
+from oracles.random_systems import choice, unit, vector
 from oracles.structured_systems import Case, Weighted, case_of
 
 LEFT_OUT = ("rods", "masses")  # too stiff for short runs
@@ -116,6 +116,8 @@ def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
     settings |= {name: True for name in ("poses", "loads", "extremes") if source.chance(0.25)}
     if source.chance(0.4):
         add_functions(source, system)
+    if (compiled := Weighted(seed + 12 * 10**9)).chance(0.3):
+        add_compiled(compiled, system)
     changed = add_events(source, case, t_end) if source.chance(0.6) else set[str]()
     steps = source.chance(0.5)
     times = [every * k for k in range(1, round(t_end / every))]
@@ -167,6 +169,30 @@ def add_functions(source: Weighted, system: System) -> None:
         ways.append(lambda: system.set_torque(choice(source, movable), beat))
     for _ in range(source.count(1, 3)):
         choice(source, ways)()
+
+
+def add_compiled(source: Weighted, system: System) -> None:
+    """Forces by functions that numba has compiled, so that steps are compiled with them."""
+    names = [system.contents.name_of(k) for k in range(system.n_bodies)]
+    movable = [name for name, body in zip(names, system.contents.bodies(), strict=True) if body.joint.kind.nu]
+
+    def tie() -> None:
+        ends = [choice(source, ("world", *names)), choice(source, names)]
+        if ends[0] != ends[1]:
+            system.add_spring(
+                name="muscle", bodies=ends, positions=(vector(source, 1), vector(source, 1)), force=muscle
+            )
+
+    ways: list[Callable[[], object]] = [
+        lambda: system.add_body_force(None, compiled_drag_of_all, point=vector(source, 1), vectorized=True),
+        lambda: system.add_body_force(choice(source, names), compiled_drag, point=vector(source, 1)),
+        tie,
+    ]
+    if movable:
+        ways.append(lambda: system.add_joint_force(choice(source, movable), compiled_damper))
+    for way in range(len(ways)):
+        if source.chance(0.5):
+            ways[way]()
 
 
 def add_events(source: Weighted, case: Case, t_end: float) -> set[str]:

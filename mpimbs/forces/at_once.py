@@ -7,7 +7,7 @@ that state.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -43,44 +43,17 @@ from mpimbs.forces.tendons import (
     pull_joints,
 )
 from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_of_rows
+from mpimbs.forces.wrenches import ActingWrenches, WrenchArrays, set_wrenches, take_functions
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, table_at
 from mpimbs.kernels.tuples import load3
-from mpimbs.model import Wrench
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.entries import move
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
-from mpimbs.sweep.body_motion import add_loads
 from mpimbs.sweep.bounded import Bounded, force_of_bounded
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace
-
-
-class ConstantWrenches(NamedTuple):
-    """Wrenches on bodies that are constant in the bodies' frames, or in the world's."""
-
-    own: Floats  # [m * 6]: all of the former, on the steps, in their frames; empty where none is given at all
-    steps: Integers  # [n]: that carry the bodies of the latter
-    points: Floats  # [n * 3]: where these act, in the steps' frames (m)
-    moments: Floats  # [n * 3]: in the world frame (N m)
-    forces: Floats  # [n * 3] (N)
-
-    @classmethod
-    def of(cls, subchain: Subchain, given: Mapping[int, Sequence[Wrench]]) -> ConstantWrenches:
-        """Those of some of the bodies here."""
-        all_of = [(body, wrench) for body, group in given.items() for wrench in group]
-        steps, frames = subchain.carriers(np.array([body for body, _ in all_of], np.int64))
-        point, moment, force = (
-            np.array([getattr(wrench, name) for _, wrench in all_of], np.float64).reshape(-1, 3)
-            for name in ("point", "moment", "force")
-        )
-        world = np.array([wrench.frame == "world" for _, wrench in all_of], bool)
-        own = np.zeros((len(subchain.structure.steps) if all_of else 0, 2, 3))
-        both = np.stack([moment + np.cross(point, force), force], axis=1)
-        np.add.at(own, steps[~world], both[~world] @ frames[~world])
-        points = np.einsum("nji,nj->ni", frames, point)[world]
-        return cls(own.ravel(), steps[world], points.ravel(), moment[world].ravel(), force[world].ravel())
 
 
 class BoundaryPlan(NamedTuple):
@@ -117,7 +90,7 @@ class ActingPlan(NamedTuple):
     motion: Floats  # [m * BOUNDARY]: of the steps, written
     moves: int  # whether what acts depends on these
     powered: int  # whether its power is asked for
-    given: ConstantWrenches
+    given: WrenchArrays
     wrenches: Floats  # [m * 6], written
     fluid: Floats  # [m * 6]: what added masses have in these, written; empty where there are none
     gravity: Floats  # [3]
@@ -195,16 +168,15 @@ def _act_along_joints(p, t, q, u, tau):
 @kernel(inline=True)
 def _act_on_bodies(p, t, q, u):
     """Set the wrenches on the steps, and add their power; gives whether no function failed, and all is finite."""
-    own, power, good = p.given.own, 0.0, True
-    for i in range(p.wrenches.size):
-        p.wrenches[i] = own[i] if own.size > 0 else 0.0
-    if p.given.steps.size > 0:
-        g = p.given
-        add_loads(0.0, p.motion, g.steps, g.points, g.moments, g.forces, p.wrenches)
+    power, good = 0.0, True
+    if p.given.over_time.size > 0:
+        values_of_rows(t, p.given.rows)
+        take_functions(p.given)
+    set_wrenches(p.given, p.motion, p.wrenches)
     for k in range(p.body_forces.size):
         given = table_at(p.body_forces[k], _SIZE_OF_BODY_FORCE)
         good = good and add_body_force(given, t, p.motion, p.wrenches)
-    if p.powered != 0 and (own.size > 0 or p.body_forces.size > 0):
+    if p.powered != 0 and (p.given.own.size > 0 or p.body_forces.size > 0):
         power += power_of_wrenches(p.wrenches, p.motion)
     if p.fluid.size > 0:
         for i in range(p.fluid.size):
@@ -278,7 +250,7 @@ class Acting(NamedTuple):
     bounded: Bounded
     joint_forces: list[ActingJointForce]
     body_forces: list[ActingBodyForce]
-    wrenches: Mapping[int, Sequence[Wrench]]
+    wrenches: ActingWrenches
     springs: ActingSprings | None
     tendons: ActingTendons | None
     fluid: Floats
@@ -335,7 +307,7 @@ class ActingAtOnce:
             return None
         addresses = np.array([plan.ctypes.data for plan in plans if plan is not None], np.int64)
         on_joints, on_bodies, of_springs = np.split(addresses, np.cumsum([len(joint_forces), len(body_forces)]))
-        given = ConstantWrenches.of(subchain, a.wrenches)
+        given = a.wrenches.arrays
         return Table(
             ActingPlan(
                 self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, on_joints, on_bodies,
@@ -357,8 +329,7 @@ class ActingAtOnce:
     def _moves(self) -> bool:
         """Whether what acts depends on motions of bodies."""
         a = self._acting
-        in_world = any(wrench.frame == "world" for group in a.wrenches.values() for wrench in group)
-        return bool(a.springs or a.body_forces or a.fluid.size or in_world)
+        return bool(a.springs or a.body_forces or a.fluid.size or a.wrenches.in_world)
 
     @property
     def _motion(self) -> Floats:

@@ -14,8 +14,8 @@ from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
 from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
+from mpimbs.forces.wrenches import ActingWrenches
 from mpimbs.loops.loops import Loops
-from mpimbs.model import Wrench
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.bounded import Bounded
@@ -72,10 +72,7 @@ class ExternalLoads:
         self._torques, self._speeds = torques_over_time(subchain)
         self.bounded = Bounded.of(subchain.columns)
         self._servos, self._driven = servos_of_time(subchain, self.bounded)
-        self._wrenches: dict[int, list[Wrench]] = {}
-        for body, wrench in subchain.columns.wrenches:
-            self._wrenches.setdefault(body, []).append(wrench)
-        self._in_world = any(w.frame == "world" for group in self._wrenches.values() for w in group)
+        self._wrenches = ActingWrenches(subchain)
         joint_forces = (ActingJointForce(force, subchain) for force in system.loads.joint_forces)
         body_forces = (ActingBodyForce(force, subchain) for force in system.loads.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
@@ -88,10 +85,9 @@ class ExternalLoads:
         self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._servos or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
-        wrenches = [wrench for group in self._wrenches.values() for wrench in group]
-        changing = any(callable(wrench.moment) or callable(wrench.force) for wrench in wrenches)
-        over_time = [self._torques, self._servos, *([self.tendons.functions] if self.tendons is not None else ())]
-        by_python = self._loops or motions or changing or not all(given.by_rows for given in over_time)
+        over_time = [self._torques, self._servos, self._wrenches.functions]
+        over_time += [self.tendons.functions] if self.tendons is not None else []
+        by_python = self._loops or motions or not all(given.by_rows for given in over_time)
         self.at_once: ActingAtOnce | None = None
         self._alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
         if self.any and not by_python and (self._alone or self.moved or not wrenched):  # or their power needs a scan
@@ -105,6 +101,7 @@ class ExternalLoads:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
         self._torques.compile()
         self._servos.compile()
+        self._wrenches.compile()
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
@@ -156,8 +153,8 @@ class ExternalLoads:
         self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats, known: bool = False
     ) -> Floats | None:
         """Act as `apply`; where what others tell is `known`, without them."""
-        rotations = self._subchain.poses_at(q, boundary)[0] if self._in_world else None
-        motion = self._subchain.motions(q, u, boundary) if self.needs_motions else np.zeros(0)
+        moves = self.needs_motions or self._wrenches.in_world
+        motion = self._subchain.motions(q, u, boundary) if moves else np.zeros(0)
         finite = known or self.springs is None or self.springs.find(motion)  # before what fails: others wait for it
         if self.tendons is not None and not known:
             self.tendons.find(q, u)
@@ -179,18 +176,8 @@ class ExternalLoads:
             part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))
         for joint_force in self._joint_forces:
             joint_force.add(t, q, u, tau)
-        if self.needs_motions:
-            self._subchain.wrenches[:] = 0.0
-        for body, group in self._wrenches.items():
-            total = np.zeros(6)
-            for wrench in group:
-                title = f"the wrench function of body '{self._subchain.name_of(body)}'"
-                moment, force = (checked_values(title, t, given, 3, False) for given in (wrench.moment, wrench.force))
-                if wrench.frame == "world" and rotations is not None:
-                    moment, force = moment @ rotations[body], force @ rotations[body]
-                total[:3] += moment + np.cross(wrench.point, force)
-                total[3:] += force
-            self._subchain.set_wrench(body, total)
+        if self.wrenches:
+            self._wrenches.set(t, motion)
         if self.fluid.size:
             self.fluid[:] = 0.0
             add_fluid_loads(0.0, self._subchain.structure, tuple(system.gravity), motion, self.fluid)

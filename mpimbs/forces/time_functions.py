@@ -67,6 +67,8 @@ class TimeFunctions:
     ----------
     functions : sequence of (str, function, int)
         What messages call each, itself, and how many numbers it gives.
+    one_for_all : bool
+        Whether one number may stand for all.
 
     Attributes
     ----------
@@ -74,9 +76,9 @@ class TimeFunctions:
         Those by rows.
     """
 
-    def __init__(self, functions: Sequence[tuple[str, TimeFunction, int]]) -> None:
+    def __init__(self, functions: Sequence[tuple[str, TimeFunction, int]], one_for_all: bool = True) -> None:
         ends = [0, *accumulate(count for *_, count in functions)]
-        self._values = np.zeros(ends[-1])
+        self._values, self._one_for_all = np.zeros(ends[-1]), one_for_all
         self._called: list[tuple[str, TimeFunction, slice]] = []
         times: list[float] = []
         numbers, first, lags, places = [np.zeros(0)], [0], list[float](), list[int]()
@@ -120,7 +122,7 @@ class TimeFunctions:
         if self.rows.lags.size:
             values_of_rows(t, self.rows)
         for title, function, own in self._called:
-            self._values[own] = checked_values(title, t, function, own.stop - own.start)
+            self._values[own] = checked_values(title, t, function, own.stop - own.start, self._one_for_all)
         return self._values
 
 

@@ -192,15 +192,9 @@ class Subchain:
 
     @property
     def wrenches(self) -> Floats:
-        """External wrenches on the steps in sequence [m * 6], as `set_wrench` sets them; empty where none can act."""
+        """External wrenches on the steps in sequence [m * 6], at their origins, in their frames (N m, N); empty where
+        none can act."""
         return self._whole.work.wrench
-
-    def set_wrench(self, body: int, wrench: Floats) -> None:
-        """Set the external wrench (N m, N) on a body, at its origin, in body frame components [6]."""
-        made = self._whole.made
-        step, turn = made.body_step[body], made.body_frame[body]
-        self.wrenches[6 * step : 6 * step + 3] = wrench[:3] @ turn
-        self.wrenches[6 * step + 3 : 6 * step + 6] = wrench[3:] @ turn
 
     def carriers(self, bodies: Integers) -> tuple[Integers, Floats]:
         """Steps [n] that carry bodies, as in `wrenches`, and step frame to body frame components [n, 3, 3]."""

@@ -34,6 +34,10 @@ TIME = 0.07
 def acted_on(seed: int, chain: bool, kinds: tuple[str, ...]) -> tuple[System, Any, Any, Any]:
     """A random system on which such things act, and a state."""
     system, q, u, tau = random_system(seed, 14, chain, wrenches="wrenches" in kinds)
+    if "wrenches" in kinds:
+        pulls = {"rows": [[0.0, 1.0, 2.0, -3.0], [0.05, -2.0, 0.0, 1.0], [0.2, 3.0, 1.0, 1.0]], "lag": 0.02}
+        system.add_wrench("b2", moment=pulls, force=(1.0, 0.0, 2.0), point=(0.1, 0.2, -0.3))
+        system.add_wrench("b9", moment=(0.0, 1.0, 0.0), force=pulls["rows"], point=(0.3, 0.0, 0.1), frame="world")
     if "water" in kinds:
         system = immersed(system)
     if "springs" in kinds:

@@ -72,7 +72,9 @@ class ActingWrenches:
             (step,), (frame,) = subchain.carriers(np.array([body]))
             force = np.array(wrench.force)
             own[step] += np.stack([wrench.moment + np.cross(wrench.point, force), force]) @ frame
-        steps, frames = subchain.carriers(np.array([body for body, _ in others], np.int64))
+        steps, frames = np.zeros(0, np.int64), np.zeros((0, 3, 3))
+        if others:
+            steps, frames = subchain.carriers(np.array([body for body, _ in others]))
         points = np.array([wrench.point for _, wrench in others]).reshape(-1, 3)
         numbers, functions, over_time = np.zeros((len(others), 2, 3)), [], [np.zeros(0, np.int64)]
         for k, (body, wrench) in enumerate(others):

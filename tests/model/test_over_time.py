@@ -53,7 +53,7 @@ def test_a_torque_and_a_wrench_over_time(tmp_path: Path) -> None:
     in_units = system_from_text(own, "units")
     ours = [mpimbs.simulate(system, 1.5, tol=1e-9, comm=MPI.COMM_SELF) for system in (rows, again, functions)]
     assert np.array_equal(ours[0].q, ours[1].q)
-    assert_close("q", ours[0].q, ours[2].q, "exact", comm=MPI.COMM_SELF)
+    assert_close("q", ours[0].q, ours[2].q, "runs", comm=MPI.COMM_SELF)  # of which one is compiled
     for system in (rows, in_units):
         torque, (wrench,) = system.contents.body(1).joint.torque, system.contents.body(2).wrench
         for t in TIMES.tolist():

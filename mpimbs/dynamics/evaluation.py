@@ -202,14 +202,12 @@ class Evaluation:
         if self._external.moved and not self._alone:
             value = self._subchain.boundary_layout().value
             acting.begin_with(address_of(SCAN_MOTIONS[self._name], self._motions.plan, value), self._motions)
-        if (plan := acting.plan) is None:
-            return None
         part, rooms = self._part, self._part.set_wrenches
         phases = address_of(self._phases, self.rank, MOTION, INWARD, q, u, self.no_tau, u, q)
         wrenches = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
         none = np.zeros(0, np.int64)
         given = (rooms.rooms, rooms.numbers) if self._external.wrenches else (none, none)
-        table = Table(LoadedPlan(self.rank, phases, plan, np.zeros(part.whole.nu), wrenches, *given))
+        table = Table(LoadedPlan(self.rank, phases, acting.plan, np.zeros(part.whole.nu), wrenches, *given))
         return address_of(evaluate_loaded, table.data, q, u, self.no_tau, u, q), table
 
     @property

@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import called, entered, shaped
-from mpimbs.kernels.calling import call_at
+from mpimbs.kernels.calling import CallBack, call_at, call_back
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
@@ -30,7 +30,8 @@ from mpimbs.sweep.structure import ADDED
 class JointForcePlan(NamedTuple):
     """Arguments of a joint force in compiled code."""
 
-    entry: int  # address of what calls the function
+    entry: int  # address of what calls a compiled function; 0 where Python calls it
+    asked: int  # address of what calls it then
     at_q: Integers  # its coordinates, of all
     at_u: Integers
     bounds: Integers  # [(joints + 1) * 2]: where those of each joint begin, among these
@@ -42,7 +43,8 @@ class JointForcePlan(NamedTuple):
 class BodyForcePlan(NamedTuple):
     """Arguments of a body force in compiled code."""
 
-    entry: int  # address of what calls the function
+    entry: int  # as of a joint force
+    asked: int
     numbers: Integers  # [n]: of the bodies, in the model
     steps: Integers  # as `motions_of_points` takes them
     frames: Floats
@@ -67,7 +69,7 @@ def add_joint_force(plan, t, q, u, tau, power):
         f.q[i] = q[f.at_q[i]]
     for i in range(f.at_u.size):
         f.u[i] = u[f.at_u[i]]
-    good = call_at(f.entry, (t, f.q, f.u, f.bounds, f.values))
+    good = call_at(f.entry, (t, f.q, f.u, f.bounds, f.values)) if f.entry != 0 else call_back(f.asked, t)
     for i in range(f.at_u.size):
         tau[f.at_u[i]] += f.values[i]
         power[0] += f.values[i] * f.u[i]
@@ -81,7 +83,10 @@ def add_body_force(plan, t, motion, wrench):
     f = read(plan, _BODY_FORCE)
     poses, speeds = (f.rotation, f.position), (f.angular_velocity, f.velocity)
     motions_of_points(0.0, motion, f.steps, f.frames, f.points, *poses, *speeds)
-    good = call_at(f.entry, (t, f.numbers, *poses, *speeds, f.moment, f.force))
+    if f.entry != 0:
+        good = call_at(f.entry, (t, f.numbers, *poses, *speeds, f.moment, f.force))
+    else:
+        good = call_back(f.asked, t)
     return good and add_loads(0.0, motion, f.steps, f.points, f.moment, f.force, wrench) < 0
 
 
@@ -94,6 +99,11 @@ class _Acting:
         Numbers of the bodies in the subchain.
     make_entry : callable
         Makes what compiled code calls, of the function and whether it is vectorized.
+
+    Attributes
+    ----------
+    called : CallBack
+        Calls the function in Python.
     """
 
     def __init__(
@@ -108,7 +118,18 @@ class _Acting:
         self._entry = make_entry(force.function, force.vectorized) if isinstance(force.function, Dispatcher) else None
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
+        self.called = CallBack(self._call)
         self._name_of = subchain.system.name_of
+
+    def _call(self, t: float) -> None:
+        """Call the function at a time (s), of what the rooms of `table` hold, and write to them.
+
+        Raises
+        ------
+        SimulationError
+            The function failed; `LoadNotFiniteError`: it gave no finite numbers.
+        """
+        raise NotImplementedError
 
     def _compile(self, together: tuple[Any, ...], looped: tuple[Any, ...]) -> None:
         """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
@@ -128,6 +149,11 @@ class _Acting:
                 self._entry(*arguments)
         except Exception:
             self._entry = None
+        return self._entry is not None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether compiled code calls the function."""
         return self._entry is not None
 
     def __bool__(self) -> bool:
@@ -155,17 +181,13 @@ class ActingJointForce(_Acting):
         self._at_u, u_begins = numbers_of(c.u_offset, bodies)
         self._ends = u_begins[1:]
         self._bounds = np.stack((q_begins, u_begins), axis=1)
-        self._table: Table | None = None
+        self._q, self._u, self._values = (np.zeros(len(at)) for at in (self._at_q, self._at_u, self._at_u))
 
-    def plan(self) -> Integers | None:
-        """Give the table of what compiled code does (`JointForcePlan`); None where the function is not compiled."""
-        if self._table is None:
-            rooms = [np.zeros(len(at)) for at in (self._at_q, self._at_u, self._at_u)]
-            bounds = self._bounds.ravel()
-            if not (entry := entered(self._entry, 0.0, *rooms[:2], bounds, rooms[2])):
-                return None
-            self._table = Table(JointForcePlan(entry, self._at_q, self._at_u, bounds, *rooms))
-        return self._table.data
+    def table(self, compiled: bool) -> Table:
+        """Give what it takes in compiled code (`JointForcePlan`): called there, if it is `compiled`."""
+        bounds, rooms = self._bounds.ravel(), (self._q, self._u)
+        entry = entered(self._entry, 0.0, *rooms, bounds, self._values) if compiled else 0
+        return Table(JointForcePlan(entry, self.called.address, self._at_q, self._at_u, bounds, *rooms, self._values))
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
@@ -178,20 +200,19 @@ class ActingJointForce(_Acting):
         return q.reshape(len(self._ends), -1), u.reshape(len(self._ends), -1)
 
     def add(self, t: float, q: Floats, u: Floats, tau: Floats) -> None:
-        """Add the generalized forces to `tau` [nu].
+        """Add the generalized forces to `tau` [nu]; errors as of `_call`."""
+        self._q[:], self._u[:] = q[self._at_q], u[self._at_u]
+        self._call(t)
+        tau[self._at_u] += self._values
 
-        Raises
-        ------
-        SimulationError
-            The function failed; `LoadNotFiniteError`: it gave no finite numbers.
-        """
-        values = (self._all_at_once if self._vectorized else self._one_by_one)(t, q[self._at_q], u[self._at_u])
+    def _call(self, t: float) -> None:
+        values = (self._all_at_once if self._vectorized else self._one_by_one)(t, self._q.copy(), self._u.copy())
         finite = np.isfinite(values)
         if not finite.all():
             k = int(np.searchsorted(self._ends, np.argmin(finite), side="right"))
             mine = values[slice(*self._bounds[k : k + 2, 1])]
             raise LoadNotFiniteError(f"{self._on(k)} is not finite at t = {t:g} s: {mine}")
-        tau[self._at_u] += values
+        self._values[:] = values
 
     def _all_at_once(self, t: float, q: Floats, u: Floats) -> Floats:
         q, u = self._rows(q, u)
@@ -277,7 +298,7 @@ class ActingBodyForce(_Acting):
         numbers = subchain.system.numbers_in_model(self._numbers)
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
-        self._table: Table | None = None
+        self._moment, self._force = np.zeros((2, n, 3))
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
@@ -287,29 +308,26 @@ class ActingBodyForce(_Acting):
         """Arguments of what compiled code calls, with arrays like `values`."""
         return (0.0, self._motion.body, *self._flat, values, values)
 
-    def plan(self) -> Integers | None:
-        """Give the table of what compiled code does (`BodyForcePlan`); None where the function is not compiled."""
-        if self._table is None:
-            moment, force = np.zeros((2, 3 * len(self._numbers)))
-            if not (entry := entered(self._entry, *self._all_of(moment))):
-                return None
-            rotation, position, omega, velocity = self._flat
-            places = self._motion.body, self._steps, self._frames, self._points, rotation, position
-            self._table = Table(BodyForcePlan(entry, *places, omega, velocity, moment, force))
-        return self._table.data
+    def table(self, compiled: bool) -> Table:
+        """Give what it takes in compiled code (`BodyForcePlan`): called there, if it is `compiled`."""
+        moment, force = self._moment.reshape(-1), self._force.reshape(-1)
+        entry = entered(self._entry, *self._all_of(moment)) if compiled else 0
+        places = self._motion.body, self._steps, self._frames, self._points
+        rotation, position, omega, velocity = self._flat
+        given = *places, rotation, position, omega, velocity, moment, force
+        return Table(BodyForcePlan(entry, self.called.address, *given))
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
-        """Add the loads to the wrenches on the steps of the subchain [m * 6], given the steps' motions [m * BOUNDARY].
-
-        Raises
-        ------
-        SimulationError
-            The function failed; `LoadNotFiniteError`: it gave no finite numbers.
-        """
+        """Add the loads to the wrenches on the steps [m * 6], given their motions; errors as of `_call`."""
         motions_of_points(0.0, motion, self._steps, self._frames, self._points, *self._flat)
+        self._call(t)
+        moment, force = self._moment.reshape(-1), self._force.reshape(-1)
+        add_loads(0.0, motion, self._steps, self._points, moment, force, wrench)
+
+    def _call(self, t: float) -> None:
         moment, force = (self._all_at_once if self._vectorized else self._one_by_one)(t)
-        bad = add_loads(0.0, motion, self._steps, self._points, moment.reshape(-1), force.reshape(-1), wrench)
-        if bad >= 0:
+        self._moment[:], self._force[:] = moment, force
+        for bad in np.flatnonzero(~np.isfinite(moment + force).all(axis=1)).tolist():
             values = f"moment {moment[bad]}, force {force[bad]}"
             raise LoadNotFiniteError(f"{self._on(bad)} is not finite at t = {t:g} s: {values}")
 

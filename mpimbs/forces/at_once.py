@@ -1,18 +1,20 @@
-"""All that acts from outside in one call of compiled code: where no function of the user's is Python's.
+"""All that acts from outside in one call of compiled code, which calls the user's functions, those of Python's, too.
 
-What a function does that is no number, or fails, is found by the call; who wants words for it acts again in Python, in
-that state.
+What a function does that is no number, or fails, is found by the call; who wants words for what a compiled one did has
+Python call it again, in that state.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
+import numba
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.base.errors import HaltError
 from mpimbs.forces.acting import (
     ActingBodyForce,
     ActingJointForce,
@@ -42,7 +44,7 @@ from mpimbs.forces.tendons import (
     force_of_tendons,
     pull_joints,
 )
-from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_of_rows
+from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_at
 from mpimbs.forces.wrenches import ActingWrenches, WrenchArrays, set_wrenches, take_functions
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -138,13 +140,13 @@ def _act_along_joints(p, t, q, u, tau):
     """Add what acts along joints, and its power; gives whether no function failed, and all is finite."""
     power, good = 0.0, True
     if p.along.size > 0:
-        values_of_rows(t, p.torques)
+        good = values_at(t, p.torques)
         for i in range(p.along.size):
             at, value = p.along[i], p.torques.values[i]
             tau[at] += value
             power += value * u[at]
     if p.driven.size > 0:
-        values_of_rows(t, p.servos)
+        good = values_at(t, p.servos) and good
         for i in range(p.driven.size):
             k = p.driven[i]
             p.bounded.torque[k] = p.servos.values[i]
@@ -154,7 +156,7 @@ def _act_along_joints(p, t, q, u, tau):
             power += value * u[at]
     if p.tendons.of.size > 0:
         if p.tendons.driven.size > 0:
-            values_of_rows(t, p.tendons.rows)
+            good = values_at(t, p.tendons.rows) and good
             drive_tendons(p.tendons)
         force_of_tendons(p.tendons)
         power += pull_joints(p.tendons, u, tau)
@@ -170,7 +172,7 @@ def _act_on_bodies(p, t, q, u):
     """Set the wrenches on the steps, and add their power; gives whether no function failed, and all is finite."""
     power, good = 0.0, True
     if p.given.over_time.size > 0:
-        values_of_rows(t, p.given.rows)
+        good = values_at(t, p.given.rows)
         take_functions(p.given)
     set_wrenches(p.given, p.motion, p.wrenches)
     for k in range(p.body_forces.size):
@@ -188,7 +190,7 @@ def _act_on_bodies(p, t, q, u):
         find_tensions(p.springs)
         for k in range(p.spring_functions.size):
             given = table_at(p.spring_functions[k], _SIZE_OF_SPRING_FUNCTION)
-            good = good and call_function_of_springs(given, p.springs)
+            good = good and call_function_of_springs(given, t, p.springs)
         see_coincidence(p.springs)
         good = good and pull_bodies(p.springs, p.motion, p.wrenches) < 0
         power += power_of_springs(p.springs)
@@ -197,19 +199,19 @@ def _act_on_bodies(p, t, q, u):
 
 
 @kernel
-def act_at_once(plan, q, u, tau):
-    """Add what acts along joints to `tau` [nu], and set the wrenches on the steps.
+def act(plan, q, u, tau, known):
+    """Add what acts along joints to `tau` [nu], and set the wrenches on the steps, given the motions of the boundary.
 
-    Of a state that is not finite, `tau` is not finite, and no function is told.
+    Of a state that is not finite, `tau` is not finite, and no function is told. Where what others tell of the ends of
+    springs and of tendons is `known`, it is not asked for.
     """
     q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
-    if p.scan.entry != 0:
-        _see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
     if p.motion.size > 0 and (p.moves != 0 or p.powered != 0):
         move(p.structure, p.work, q, u, p.boundary, p.motion)
-    see_ends(p.springs, p.motion)  # before anything fails here: others wait for it
-    find_tendons(p.tendons, q, u)
+    if not known:
+        see_ends(p.springs, p.motion)  # before anything fails here: others wait for it
+        find_tendons(p.tendons, q, u)
     finite = True
     for i in range(q.size):
         finite = finite and np.isfinite(q[i])
@@ -239,6 +241,16 @@ def act_at_once(plan, q, u, tau):
             assign(p.wrong_ends, p.springs.ends)
 
 
+@kernel
+def act_at_once(plan, q, u, tau):
+    """Act as `act`, after the motions of the boundary were scanned, where that is needed; all ranks call."""
+    q, u = borrowed(q), borrowed(u)
+    p = read(plan, ACTING)
+    if p.scan.entry != 0:
+        _see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
+    act(plan, q, u, tau, False)
+
+
 class Acting(NamedTuple):
     """The loads from outside on a whole system; see `ExternalLoads`."""
 
@@ -259,29 +271,26 @@ class Acting(NamedTuple):
 class ActingAtOnce:
     """Lets all that acts from outside on a rank's bodies do so at once.
 
-    Parameters
-    ----------
-    again : callable
-        Acts in Python at a time, in a state, with motions of what the bodies hang on, and of points of springs; and
-        raises what is wrong with that. No communication.
-
     Attributes
     ----------
     time : array [1]
         Read by compiled code (s).
-    calls : bool
-        Whether there are functions that depend on states: they are called from Python, too, whose checks are stricter.
     """
 
-    def __init__(self, acting: Acting, again: Callable[[float, Floats, Floats, Floats, Floats], object]) -> None:
-        self._acting, self._again = acting, again
-        functions = acting.springs is not None and acting.springs.given
-        self.calls = bool(acting.joint_forces or acting.body_forces or functions)
+    def __init__(self, acting: Acting) -> None:
+        self._acting, a = acting, acting
         self.time, self._power, self._wrong = np.zeros(1), np.zeros(1), np.zeros(2)
-        subchain, ends = acting.subchain, np.zeros(0) if acting.springs is None else acting.springs.arrays.ends
+        subchain = a.subchain
+        self._ends = np.zeros(0) if a.springs is None else a.springs.arrays.ends
         self._boundary = np.tile(AT_REST, len(subchain.inboard))
-        self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(ends.size)
+        self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(self._ends.size)
         self._scan: tuple[int, Scan] | None = None
+        self._over_time = [a.torques, a.servos, a.wrenches.functions]
+        self._over_time += [] if a.tendons is None else [a.tendons.functions]
+        self._called = [each.called for each in self._over_time]
+        self._called += [each.called for each in (*a.joint_forces, *a.body_forces)]
+        self._called += [] if a.springs is None else a.springs.called
+        self._functions: list[Table] = []  # that tables point to
 
     def begin_with(self, entry: int, scan: Scan) -> None:
         """Have motions scanned over ranks first, by a kernel that stands there: before `plan` is asked for."""
@@ -296,22 +305,18 @@ class ActingAtOnce:
         given = layout.value, layout.offset, layout.stride, layout.before, subchain.outer_steps
         return BoundaryPlan(entry, scan.plan, scan.result, *given, subchain.room_of_held_motions, self._boundary.copy())
 
-    @functools.cached_property
-    def _table(self) -> Table | None:
-        """All arguments; None where a function can't be compiled."""
+    def _table(self, compiled: bool) -> Table:
+        """All arguments; functions are called in compiled code, if they are `compiled`, or in Python."""
         a, subchain = self._acting, self._acting.subchain
-        functions = [] if a.springs is None else a.springs.plans()
-        joint_forces, body_forces = ([each.plan() for each in kind] for kind in (a.joint_forces, a.body_forces))
-        plans = [*joint_forces, *body_forces, *([None] if functions is None else functions)]
-        if any(plan is None for plan in plans):
-            return None
-        addresses = np.array([plan.ctypes.data for plan in plans if plan is not None], np.int64)
-        on_joints, on_bodies, of_springs = np.split(addresses, np.cumsum([len(joint_forces), len(body_forces)]))
+        of_springs = [] if a.springs is None else a.springs.tables(compiled)
+        kinds = [[f.table(compiled) for f in a.joint_forces], [f.table(compiled) for f in a.body_forces], of_springs]
+        self._functions += [table for kind in kinds for table in kind]
+        joints, bodies, springs = (np.array([f.data.ctypes.data for f in kind], np.int64) for kind in kinds)
         given = a.wrenches.arrays
         return Table(
             ActingPlan(
-                self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, on_joints, on_bodies,
-                of_springs, subchain.structure, subchain.work, self._boundary_plan(), self._boundary,
+                self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, joints, bodies, springs,
+                subchain.structure, subchain.work, self._boundary_plan(), self._boundary,
                 self._motion if self._moves or given.own.size else np.zeros(0), int(self._moves), 0, given,
                 subchain.wrenches if self.on_bodies else np.zeros(0), a.fluid,
                 np.array(subchain.system.gravity, np.float64), NO_SPRINGS if a.springs is None else a.springs.arrays,
@@ -319,6 +324,23 @@ class ActingAtOnce:
                 self._power, self._wrong, *self._wrong_at,
             )
         )  # fmt: skip
+
+    @functools.cached_property
+    def _in_steps(self) -> Table:
+        return self._table(True)
+
+    @property
+    def asks(self) -> bool:
+        """Whether steps call functions of Python's, which may take any time."""
+        own = (*self._acting.joint_forces, *self._acting.body_forces)
+        springs = [] if self._acting.springs is None else self._acting.springs.given
+        by_python = any(not force.compiled for force in own) or not all(isinstance(f, Dispatcher) for f, _ in springs)
+        return by_python or any(each.rows.others for each in self._over_time)
+
+    @functools.cached_property
+    def _by_python(self) -> Table:
+        """For calls from Python, whose checks of what functions give are stricter."""
+        return self._table(False)
 
     @property
     def on_bodies(self) -> bool:
@@ -336,25 +358,40 @@ class ActingAtOnce:
         return self._acting.subchain.room_of_motions
 
     @property
-    def plan(self) -> Integers | None:
-        """What `act_at_once` is given; None where a function can't be compiled."""
-        return None if self._table is None else self._table.data
+    def plan(self) -> Integers:
+        """What `act_at_once` is given."""
+        return self._in_steps.data
 
-    def __call__(self, t: float, q: Floats, u: Floats, tau: Floats) -> Floats | None:
-        """Act at a time `t` (s), as `ExternalLoads.apply`, on one process, where nothing `calls`."""
-        self.time[0], self._wrong[0] = t, 0.0  # whatever compiled steps have tried before
-        act_at_once(self.plan, q, u, tau)
+    def compile(self) -> None:
+        """Compile, or load from the cache, what calls from Python take; no function is called."""
+        nothing = np.zeros(0)
+        act.compile(tuple(numba.typeof(each) for each in (self._by_python.data, nothing, nothing, nothing, True)))
+
+    def __call__(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats:
+        """Act at a time `t` (s), as `ExternalLoads.apply`; gives the motions of the steps, where they are needed."""
+        self._forget()  # whatever compiled steps have tried before
+        self.time[0], self._boundary[:] = t, boundary.ravel()
+        act(self._by_python.data, q, u, tau, False)
         self.tell(t)
-        return self._motion if self._moves else None
+        return self._motion
+
+    def _forget(self) -> None:
+        self._wrong[0] = 0.0
+        for each in self._called:
+            if each.error is not None:
+                error, each.error = each.error, None
+                if isinstance(error, HaltError):
+                    raise error
 
     def find_power(self) -> Floats:
         """Have the power (W) found from now on; gives where it is then [1]."""
-        assert self._table is not None
-        self._table.set_number("powered", 1)
+        self._in_steps.set_number("powered", 1)
         return self._power
 
-    def tell(self, t: float) -> None:
+    def tell(self, t: float, went_on: bool = False) -> None:
         """Warn of springs without direction that were seen up to a time (s), and raise what was wrong.
+
+        What broke a step after others that were taken waits for the next one, which begins there: `went_on`.
 
         Raises
         ------
@@ -363,6 +400,22 @@ class ActingAtOnce:
         """
         if self._acting.springs is not None:
             self._acting.springs.tell(t)
-        if self._wrong[0]:
+        if went_on or not self._wrong[0]:
             self._wrong[0] = 0.0
-            self._again(float(self._wrong[1]), *self._wrong_at)
+            return
+        if not any(each.error for each in self._called):
+            self._act_again()
+        self._wrong[0] = 0.0
+        errors = [each.error for each in self._called if each.error is not None]
+        for each in self._called:
+            each.error = None
+        for error in sorted(errors, key=lambda error: not isinstance(error, HaltError)):
+            raise error
+        if self._acting.springs is not None:
+            self._acting.springs.check(float(self._wrong[1]))
+
+    def _act_again(self) -> None:
+        """Act where something was wrong, by Python; nothing is asked of other ranks."""
+        q, u, self._boundary[:], self._ends[:] = self._wrong_at
+        self.time[0] = self._wrong[1]
+        act(self._by_python.data, q, u, np.zeros(len(u)), True)

@@ -17,9 +17,7 @@ from mpimbs.forces.time_functions import checked_values, servos_of_time, torques
 from mpimbs.forces.wrenches import ActingWrenches
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.bounded import Bounded
-from mpimbs.sweep.structure import BOUNDARY
 
 
 class ExternalLoads:
@@ -85,23 +83,21 @@ class ExternalLoads:
         self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._servos or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
-        over_time = [self._torques, self._servos, self._wrenches.functions]
-        over_time += [self.tendons.functions] if self.tendons is not None else []
-        by_python = self._loops or motions or not all(given.by_rows for given in over_time)
-        self.at_once: ActingAtOnce | None = None
-        self._alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
-        if self.any and not by_python and (self._alone or self.moved or not wrenched):  # or their power needs a scan
-            acting = Acting(
-                subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
-                self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
-            )  # fmt: skip
-            self.at_once = ActingAtOnce(acting, self._act_again)
+        self._acts = self.wrenches or bool(self._torques or self._servos or self._joint_forces or self.tendons)
+        acting = Acting(
+            subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
+            self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
+        )  # fmt: skip
+        self._acting = ActingAtOnce(acting)
+        by_python = self._loops or motions or not self.any
+        alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
+        marches = not by_python and (alone or self.moved or not wrenched)  # or their power needs a scan
+        self.at_once = self._acting if marches else None
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
-        self._torques.compile()
-        self._servos.compile()
-        self._wrenches.compile()
+        if self._acts:
+            self._acting.compile()
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
@@ -139,54 +135,11 @@ class ExternalLoads:
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
-        if self.at_once is not None and self._alone and not self.at_once.calls:
-            return self.at_once(t, q, u, tau)
-        return self._one_by_one(t, q, u, boundary, tau)
-
-    def _act_again(self, t: float, q: Floats, u: Floats, boundary: Floats, ends: Floats) -> None:
-        """Act in Python, which raises what is wrong with it, where points of springs are known."""
-        if self.springs is not None:
-            self.springs.arrays.ends[:] = ends
-        self._one_by_one(t, q, u, boundary.reshape(-1, BOUNDARY), np.zeros(self._subchain.nu), True)
-
-    def _one_by_one(
-        self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats, known: bool = False
-    ) -> Floats | None:
-        """Act as `apply`; where what others tell is `known`, without them."""
-        moves = self.needs_motions or self._wrenches.in_world
-        motion = self._subchain.motions(q, u, boundary) if moves else np.zeros(0)
-        finite = known or self.springs is None or self.springs.find(motion)  # before what fails: others wait for it
-        if self.tendons is not None and not known:
-            self.tendons.find(q, u)
-        if self._joint_forces or self.needs_motions:
-            finite = finite and all(np.isfinite(part).all() for part in (q, u, boundary))
-        if not finite:
-            tau[:] = np.nan
-            return motion if self.needs_motions else None
-        system = self._subchain.system
-        if self._torques:
-            tau[self._speeds] += self._torques.at(t)
-        if self._servos:
-            self.bounded.torque[self._driven] = self._servos.at(t)
-            tau[self.bounded.speeds[self._driven]] += self.bounded.forces(q, u)[self._driven]
-        if self.tendons is not None:
-            self.tendons.add(t, tau)
+        motion = self._acting(t, q, u, boundary, tau) if self._acts else None
         for part, loop, torque in self._loops:
-            title = f"the torque function of loop '{system.loops[int(part.numbers[loop])].name}'"
+            title = f"the torque function of loop '{self._subchain.system.loops[int(part.numbers[loop])].name}'"
             part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))
-        for joint_force in self._joint_forces:
-            joint_force.add(t, q, u, tau)
-        if self.wrenches:
-            self._wrenches.set(t, motion)
-        if self.fluid.size:
-            self.fluid[:] = 0.0
-            add_fluid_loads(0.0, self._subchain.structure, tuple(system.gravity), motion, self.fluid)
-            self._subchain.wrenches[:] += self.fluid
         self.motions.drive(t, tau)
-        for body_force in self._body_forces:
-            body_force.add(t, motion, self._subchain.wrenches)
-        if self.springs:
-            self.springs.add(t, motion, self._subchain.wrenches)
         return motion if self.needs_motions else None
 
     def resistance(self) -> list[Floats | None]:

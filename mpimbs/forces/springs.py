@@ -19,7 +19,7 @@ from numba.core.dispatcher import Dispatcher
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, warn_caller
 from mpimbs.forces.calls import called, entered, shaped
-from mpimbs.kernels.calling import call_at
+from mpimbs.kernels.calling import CallBack, call_at, call_back
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, store_numbers
@@ -156,7 +156,8 @@ def power_of_springs(springs):
 class SpringFunctionPlan(NamedTuple):
     """Arguments of a function of springs in compiled code."""
 
-    entry: int  # address of what calls the function
+    entry: int  # address of what calls a compiled function; 0 where Python calls it
+    asked: int  # address of what calls it then
     which: Integers  # its springs
 
 
@@ -164,10 +165,10 @@ _FUNCTION = schema(SpringFunctionPlan)
 
 
 @kernel
-def call_function_of_springs(plan, springs):
+def call_function_of_springs(plan, t, springs):
     """Write the tensions that a function gives to what is found; gives whether it has not failed."""
     f = read(plan, _FUNCTION)
-    return call_at(f.entry, (f.which, springs.found))
+    return call_at(f.entry, (f.which, springs.found)) if f.entry != 0 else call_back(f.asked, t)
 
 
 @kernel
@@ -213,6 +214,8 @@ class ActingSprings:
     arrays : SpringArrays
     given : list of (function, array of int)
         The functions that give tensions, and of which springs.
+    called : list of CallBack
+        They.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -252,7 +255,7 @@ class ActingSprings:
         self.exchange = make(sizes, sizes)
 
         self.given = _by_function(self.springs)
-        self._tables: list[Table] = []
+        self.called = [CallBack(functools.partial(self._put_values, *each)) for each in self.given]
         self._found = np.zeros((len(mine), FOUND))
         self._counted = here[:, 0] | (world[:, 0] & here[:, 1])  # by one of the ranks
         self.arrays = SpringArrays(
@@ -288,17 +291,13 @@ class ActingSprings:
             if isinstance(function, Dispatcher):
                 entered(_entry(function), which, self.arrays.found)
 
-    def plans(self) -> list[Integers] | None:
-        """Give the tables of what compiled code does for functions (`SpringFunctionPlan`); None where one can't be
-        compiled."""
-        found = []
-        for function, which in self.given:
-            entry = _entry(function) if isinstance(function, Dispatcher) else None
-            if not (address := entered(entry, which, self.arrays.found)):
-                return None
-            self._tables.append(Table(SpringFunctionPlan(address, which)))
-            found.append(self._tables[-1].data)
-        return found
+    def tables(self, compiled: bool) -> list[Table]:
+        """Give what functions take in compiled code (`SpringFunctionPlan`): called there, if they are `compiled`."""
+        entries = [_entry(f) if compiled and isinstance(f, Dispatcher) else None for f, _ in self.given]
+        return [
+            Table(SpringFunctionPlan(entered(entry, which, self.arrays.found), called.address, which))
+            for entry, called, (_, which) in zip(entries, self.called, self.given, strict=True)
+        ]
 
     def find(self, motion: Floats) -> bool:
         """Find where the ends are, given the motions of the steps [m * BOUNDARY]; all ranks call.
@@ -351,12 +350,15 @@ class ActingSprings:
         """
         find_tensions(self.arrays)
         for function, which in self.given:
-            self._put_values(t, function, which)
+            self._put_values(function, which, t)
         see_coincidence(self.arrays)
         self.tell(t)
-        bad = pull_bodies(self.arrays, motion, wrench)
-        if bad >= 0:
-            k = int(self.arrays.of[bad])
+        pull_bodies(self.arrays, motion, wrench)
+        self.check(t)
+
+    def check(self, t: float) -> None:
+        """Raise LoadNotFiniteError where a tension that was found is not finite."""
+        for k in np.flatnonzero(~np.isfinite(self.tensions)).tolist():
             raise LoadNotFiniteError(f"{self._title(k)} has a tension of {self.tensions[k]:g} N at t = {t:g} s")
 
     @property
@@ -366,7 +368,7 @@ class ActingSprings:
     def _title(self, k: int) -> str:
         return f"the spring '{self.springs[k].name}'"
 
-    def _put_values(self, t: float, function: SpringFunction, which: Integers) -> None:
+    def _put_values(self, function: SpringFunction, which: Integers, t: float) -> None:
         """Write the tensions that a function gives for some springs to what is found."""
         if isinstance(function, Dispatcher):
             with contextlib.suppress(Exception):  # the loop below finds the same, and the spring

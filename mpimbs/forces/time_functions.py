@@ -11,6 +11,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import SimulationError
 from mpimbs.forces.calls import called, shaped
+from mpimbs.kernels.calling import CallBack, call_back
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model.over_time import BY_NUMBERS
 from mpimbs.model.text.table import TimeFunction
@@ -27,20 +28,21 @@ class RowsArrays(NamedTuple):
     lags: Floats  # [functions] (s)
     places: Integers  # [functions]: among the values
     values: Floats  # of all functions, written
+    others: int  # address of what calls those of Python's; 0 where there are none
 
 
 _NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
-NO_ROWS = RowsArrays(_NO, _NONE, _NONE, _NONE, _NO, _NONE)
+NO_ROWS = RowsArrays(_NO, _NONE, _NONE, _NONE, _NO, _NONE, 0)
 
 
 @kernel
-def values_of_rows(t, rows):
-    """Write the values of functions by rows at a time t (s) to their places.
+def values_at(t, rows):
+    """Write the values of functions at a time t (s) to their places; gives whether none has failed.
 
     Of function f the knots are first[f] to first[f + 1] - 1: at `times` (s), with values, slopes, and what was reached
     [knots, 3]; see `OverTime.knots`. One that has no lag, lags[f] = 0, is its rows.
     """
-    first, times, numbers, lags, places, found = rows
+    first, times, numbers, lags, places, found, others = rows
     for f in range(lags.size):
         low, high = first[f], first[f + 1]
         while high - low > 1:
@@ -58,6 +60,7 @@ def values_of_rows(t, rows):
         else:
             late = slope * lags[f]
             found[places[f]] = value + slope * s - late + (reached - value + late) * np.exp(-s / lags[f])
+    return others == 0 or call_back(others, t)
 
 
 class TimeFunctions:
@@ -73,12 +76,14 @@ class TimeFunctions:
     Attributes
     ----------
     rows : RowsArrays
-        Those by rows.
+        Those by rows, and what calls the others.
+    called : CallBack
+        That.
     """
 
     def __init__(self, functions: Sequence[tuple[str, TimeFunction, int]], one_for_all: bool = True) -> None:
         ends = [0, *accumulate(count for *_, count in functions)]
-        self._values, self._one_for_all = np.zeros(ends[-1]), one_for_all
+        self._values, self._one_for_all, self.called = np.zeros(ends[-1]), one_for_all, CallBack(self._call)
         self._called: list[tuple[str, TimeFunction, slice]] = []
         times: list[float] = []
         numbers, first, lags, places = [np.zeros(0)], [0], list[float](), list[int]()
@@ -95,8 +100,8 @@ class TimeFunctions:
                 places.append(begin + k)
         self.rows = RowsArrays(
             *(np.array(first), np.array(times), np.concatenate(numbers), np.array(lags), np.array(places, np.int64)),
-            self._values,
-        )
+            self._values, self.called.address if self._called else 0,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._values)
@@ -104,12 +109,7 @@ class TimeFunctions:
     def compile(self) -> None:
         """Compile, or load from the cache, what `at` calls; no function is called."""
         if self.rows.lags.size:
-            values_of_rows(0.0, self.rows)
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether all are."""
-        return not self._called
+            values_at(0.0, self.rows._replace(others=0))
 
     def at(self, t: float) -> Floats:
         """Give the values of all at a time (s), used again.
@@ -120,10 +120,13 @@ class TimeFunctions:
             A function failed, or gave others than so many finite numbers.
         """
         if self.rows.lags.size:
-            values_of_rows(t, self.rows)
+            values_at(t, self.rows._replace(others=0))
+        self._call(t)
+        return self._values
+
+    def _call(self, t: float) -> None:
         for title, function, own in self._called:
             self._values[own] = checked_values(title, t, function, own.stop - own.start, self._one_for_all)
-        return self._values
 
 
 def checked_values(title: str, t: float, given: object, count: int, one_for_all: bool = True) -> Floats:

@@ -1,9 +1,12 @@
-"""Compiled functions that other compiled ones call by their addresses: each is compiled, linked and optimized once."""
+"""What compiled functions call by its address: others, each compiled, linked and optimized once; and Python."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
+from llvmlite import ir
 from numba import typeof, types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
@@ -36,3 +39,50 @@ def call_at(typing_context: Any, address: Any, arguments: Any) -> Any:
         return context.get_returned_value(builder, types.boolean, builder.load(result))
 
     return types.boolean(types.int64, arguments), lower
+
+
+_CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_double)
+
+
+class CallBack:
+    """A function of Python's that compiled code calls by its address.
+
+    What it raises is kept, and it is not called again until that is taken.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a number.
+
+    Attributes
+    ----------
+    address : int
+        For `call_back`; it stays where it is as long as this does.
+    error : BaseException or None
+        What it raised.
+    """
+
+    def __init__(self, function: Callable[[float], object]) -> None:
+        self.error: BaseException | None = None
+        self._function, self._called = function, _CALLED(self._call)
+        self.address = int(ctypes.cast(self._called, ctypes.c_void_p).value or 0)
+
+    def _call(self, number: float) -> int:
+        if self.error is None:
+            try:
+                self._function(number)
+            except BaseException as error:
+                self.error = error
+        return int(self.error is None)
+
+
+@intrinsic
+def call_back(typing_context: Any, address: Any, number: Any) -> Any:
+    """Call a `CallBack`; gives False where that raises, or did before."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [ir.DoubleType()])
+        found = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+        return builder.icmp_signed("!=", found, ir.Constant(found.type, 0))
+
+    return types.boolean(types.int64, types.float64), lower

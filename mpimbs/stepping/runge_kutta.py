@@ -83,7 +83,8 @@ class RungeKutta(Integrator):
         self.between = not self._follows  # given motions have no error that steps would follow
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
-        several = dynamics.comm.allreduce(m.MOST_AT_A_CALL if compiled is not None else 1, MPI.MIN)
+        waits = compiled is None or (self._acting is not None and self._acting.asks)
+        several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
         self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
         self._own.begin(self._began_at)
@@ -235,12 +236,11 @@ class RungeKutta(Integrator):
         self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
 
     def _hear(self, acting: ActingAtOnce) -> None:
-        """Take what compiled evaluations had to tell: of a step that is gone if they could go on."""
+        """Take what compiled evaluations had to tell."""
         try:
-            acting.tell(self.time)
+            acting.tell(self.time, went_on=bool(self._own.counts[m.ACCEPTED]))
         except SimulationError as error:
-            if not self._own.counts[m.ACCEPTED]:
-                self._broke.take(error)
+            self._broke.take(error)
 
     def _by_stages(self, target: float) -> int:
         """Try a step, of which Python calls the stages; gives how many were rejected."""

@@ -17,7 +17,6 @@ from force_functions import LAWS, compiled_damper, compiled_drag, compiled_drag_
 from mpimbs import Batch, Dynamics, SimulationError, System, simulate
 from mpimbs.base.errors import LoadNotFiniteError
 from mpimbs.coupling import COUPLINGS, LoadSolver
-from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -248,5 +247,60 @@ def test_functions_that_break(comm: MPI.Comm, name: str, monkeypatch: pytest.Mon
         with pytest.raises(SimulationError) as stop:
             simulate(system, 0.1, comm, dt=1e-3, integrator="rk4")
         words.append(str(stop.value))  # with the time
-        monkeypatch.setattr(ActingAtOnce, "plan", None)
+        with_python(monkeypatch)
     assert words[0] == words[1] and "link2" in words[0], words
+
+
+def by_functions(python: bool) -> System:
+    """A chain on which functions act of all sorts, Python's or compiled ones and rows that say the same."""
+    system = system_from("chain:6")
+    rows = [[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 1.0, -1.0]]
+
+    def along(t: float) -> tuple[float, float, float]:
+        return 2.0 * t, t, -t
+
+    def of(function: Any) -> Any:
+        return function.py_func if python else function
+
+    ties = {"bodies": ("world", "link5"), "positions": ((0, 0, 1), (0, 0, 0))}
+    system.add_joint_force(["link2", "link4"], of(compiled_damper))
+    system.add_body_force(["link3"], of(compiled_drag))
+    system.add_body_force(None, of(compiled_drag_of_all), vectorized=True)
+    system.add_spring(name="muscle", force=of(muscle), **ties)
+    system.set_torque("link2", (lambda t: 2.0 * t) if python else [[0.0, 0.0], [1.0, 2.0]])
+    system.add_wrench("link6", force=along if python else rows, frame="world")
+    pull = (lambda t: 3.0 * t) if python else [[0.0, 0.0], [1.0, 3.0]]
+    system.add_tendon(name="tendon", joints=["link1", "link5"], ratios=(1.0, -0.5), force=pull)
+    return system
+
+
+@pytest.mark.parametrize("name", ["dopri5", "rk4"])
+def test_python_in_compiled_steps(comm: MPI.Comm, name: str) -> None:
+    """Steps are compiled with functions of Python's, too, and go the way of those with compiled ones."""
+    with closing(Dynamics(by_functions(True), comm)) as dynamics:
+        assert dynamics.derivative.compiled is not None
+    given: dict[str, Any] = {"dt": 1e-3} if name == "rk4" else {"tol": 1e-10}
+    plain, compiled = (simulate(by_functions(python), 0.3, comm, integrator=name, **given) for python in (True, False))
+    assert plain.evaluations == compiled.evaluations
+    assert plain.energy_change < 1e-6
+    if comm.rank == 0:
+        assert_close("q", np.asarray(plain["q"]), np.asarray(compiled["q"]), "runs")
+        assert_close("work", np.asarray(plain["work"]), np.asarray(compiled["work"]), "runs", scale=1.0)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_python_that_raises_in_compiled_steps(comm: MPI.Comm, error: type[BaseException]) -> None:
+    """On one rank, in the second of several steps of a call: it is called no more, and all ranks end alike."""
+    system, calls = system_from("chain:8"), list[float]()
+
+    def last(t: float, q: Any, u: Any) -> Any:
+        calls.append(t)
+        if t > 0.0025:
+            raise error("no more")
+        return -0.1 * u
+
+    system.add_joint_force(["link8"], last)
+    with pytest.raises(error if error is not ValueError else SimulationError) as stop:
+        simulate(system, 0.1, comm, dt=1e-3, integrator="rk4")
+    assert error is SystemExit or ("link8" in str(stop.value) and "t = 0.003 s" in str(stop.value))
+    assert sum(t > 0.0025 for t in calls) == (comm.rank == comm.size - 1)

@@ -118,9 +118,9 @@ class ForcesOfCopies:
         found = np.zeros(len(self._external), np.int64)
         for k, external in enumerate(self._external):
             if external.any:
-                if external.at_once is None or (plan := external.at_once.plan) is None:
+                if external.at_once is None:
                     return None
-                found[k] = plan.ctypes.data
+                found[k] = external.at_once.plan.ctypes.data
         return np.tile(found, copies // len(found))
 
     def add(self, t: float, q: Floats, u: Floats, tau: Floats, wrenches: Floats) -> None:

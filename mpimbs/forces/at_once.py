@@ -313,10 +313,11 @@ class ActingAtOnce:
         self._functions += [table for kind in kinds for table in kind]
         joints, bodies, springs = (np.array([f.data.ctypes.data for f in kind], np.int64) for kind in kinds)
         given = a.wrenches.arrays
+        boundary = np.tile(AT_REST, len(subchain.inboard)) if compiled else self._boundary
         return Table(
             ActingPlan(
                 self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, joints, bodies, springs,
-                subchain.structure, subchain.work, self._boundary_plan(), self._boundary,
+                subchain.structure, subchain.work, self._boundary_plan(), boundary,
                 self._motion if self._moves or given.own.size else np.zeros(0), int(self._moves), 0, given,
                 subchain.wrenches if self.on_bodies else np.zeros(0), a.fluid,
                 np.array(subchain.system.gravity, np.float64), NO_SPRINGS if a.springs is None else a.springs.arrays,
@@ -409,8 +410,8 @@ class ActingAtOnce:
         errors = [each.error for each in self._called if each.error is not None]
         for each in self._called:
             each.error = None
-        for error in sorted(errors, key=lambda error: not isinstance(error, HaltError)):
-            raise error
+        if errors:
+            raise next((error for error in errors if isinstance(error, HaltError)), errors[0])
         if self._acting.springs is not None:
             self._acting.springs.check(float(self._wrong[1]))
 

@@ -83,26 +83,27 @@ class ExternalLoads:
         self.wrenches = bool(self._wrenches) or self.needs_motions
         functions = self._torques or self._servos or self._joint_forces or self._loops or motions
         self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
-        self._acts = self.wrenches or bool(self._torques or self._servos or self._joint_forces or self.tendons)
-        acting = Acting(
-            subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
-            self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
-        )  # fmt: skip
-        self._acting = ActingAtOnce(acting)
-        by_python = self._loops or motions or not self.any
+        own = self._torques or self._servos or self._joint_forces or self.tendons
+        self._acting: ActingAtOnce | None = None
+        if own or self.wrenches or self.moved:
+            acting = Acting(
+                subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
+                self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
+            )  # fmt: skip
+            self._acting = ActingAtOnce(acting)
         alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
-        marches = not by_python and (alone or self.moved or not wrenched)  # or their power needs a scan
+        marches = not (self._loops or motions) and (alone or self.moved or not wrenched)  # or their power needs a scan
         self.at_once = self._acting if marches else None
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""
-        if self._acts:
+        if self._acting is not None:
             self._acting.compile()
         forces: list[ActingJointForce | ActingBodyForce] = [*self._joint_forces, *self._body_forces]
         for force in forces:
             force.compile()
-        for between in self._between:
-            between.compile()
+        if self.springs is not None:
+            self.springs.compile()
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is."""
@@ -135,7 +136,7 @@ class ExternalLoads:
         SimulationError
             A function failed or gave no finite numbers; names body and time.
         """
-        motion = self._acting(t, q, u, boundary, tau) if self._acts else None
+        motion = None if self._acting is None else self._acting(t, q, u, boundary, tau)
         for part, loop, torque in self._loops:
             title = f"the torque function of loop '{self._subchain.system.loops[int(part.numbers[loop])].name}'"
             part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))

@@ -197,11 +197,6 @@ class ActingTendons:
             self.exchange.from_others, sequence, begins, np.zeros(2 * len(sequence)),
         )  # fmt: skip
 
-    def compile(self) -> None:
-        """Compile, or load from the cache, what `add` calls; no function is called."""
-        force_of_tendons(self.arrays)
-        self.functions.compile()
-
     def find(self, q: Floats, u: Floats) -> None:
         """Find lengths and rates in a state; all ranks call."""
         find_tendons(self.arrays, q, u)

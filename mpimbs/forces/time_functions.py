@@ -106,11 +106,6 @@ class TimeFunctions:
     def __len__(self) -> int:
         return len(self._values)
 
-    def compile(self) -> None:
-        """Compile, or load from the cache, what `at` calls; no function is called."""
-        if self.rows.lags.size:
-            values_at(0.0, self.rows._replace(others=0))
-
     def at(self, t: float) -> Floats:
         """Give the values of all at a time (s), used again.
 

@@ -62,7 +62,7 @@ class ActingWrenches:
 
     def __init__(self, subchain: Subchain) -> None:
         given = subchain.columns.wrenches
-        self._count, self._subchain = len(given), subchain
+        self._count = len(given)
         own = np.zeros((len(subchain.structure.steps) if given else 0, 2, 3))
         others = []
         for body, wrench in given:
@@ -96,16 +96,3 @@ class ActingWrenches:
 
     def __bool__(self) -> bool:
         return self._count > 0
-
-    def compile(self) -> None:
-        """Compile, or load from the cache, what `set` calls; no function is called."""
-        self.functions.compile()
-        if self:
-            set_wrenches(self.arrays, self._subchain.room_of_motions, np.zeros_like(self._subchain.wrenches))
-
-    def set(self, t: float, motion: Floats) -> None:
-        """Set the wrenches on the steps at a time (s), given their motions [m * BOUNDARY] where these are needed."""
-        if self.functions:
-            self.functions.at(t)
-            take_functions(self.arrays)
-        set_wrenches(self.arrays, motion, self._subchain.wrenches)

@@ -101,7 +101,8 @@ class CopiesStepper:
         quaternions = (np.arange(copies.count)[:, None] * copies.nq + first).ravel()
         whole = np.concatenate([q.ravel(), u.ravel()])
         compiled = copies.compiled
-        self._at_once = 0 if compiled is None else int(np.clip(m.AT_A_CALL // whole.size, 1, m.MOST_AT_A_CALL))
+        most = 1 if copies.forces.asks else m.MOST_AT_A_CALL
+        self._at_once = 0 if compiled is None else int(np.clip(m.AT_A_CALL // whole.size, 1, most))
         evaluation: dict[str, Any] = {}
         if compiled is not None:
             evaluation = {"evaluation": compiled[0], "rank": compiled[1], "clock": copies.time}

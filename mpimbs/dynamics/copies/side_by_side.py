@@ -108,6 +108,11 @@ class ForcesOfCopies:
         """Whether anything acts on any copy."""
         return any(external.any for external in self._external)
 
+    @property
+    def asks(self) -> bool:
+        """Whether steps call functions of Python's, which may take any time."""
+        return any(external.at_once is not None and external.at_once.asks for external in self._external)
+
     def compile(self) -> None:
         """Compile those functions that are numba's to compile."""
         for external in self._external:

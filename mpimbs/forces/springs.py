@@ -247,9 +247,8 @@ class ActingSprings:
         world = bodies < 0
         n_moving = n_here + len(spring)
         pairs[world] = n_moving + np.arange(np.count_nonzero(world))
-        self._ends = np.zeros((n_moving + np.count_nonzero(world), 6))
-        self._ends[n_moving:, :3] = positions[world]
-        self._moving = slice(0, n_moving)
+        ends = np.zeros((n_moving + np.count_nonzero(world), 6))
+        ends[n_moving:, :3] = positions[world]
         others, counts = np.unique(owners[spring, side], return_counts=True)
         sizes = dict(zip(others.tolist(), (6 * counts).tolist(), strict=True))
         self.exchange = make(sizes, sizes)
@@ -259,7 +258,7 @@ class ActingSprings:
         self._found = np.zeros((len(mine), FOUND))
         self._counted = here[:, 0] | (world[:, 0] & here[:, 1])  # by one of the ranks
         self.arrays = SpringArrays(
-            steps, points, self._ends.reshape(-1), pairs.ravel(),
+            steps, points, ends.reshape(-1), pairs.ravel(),
             np.array([_law(s) for s in self.springs], np.float64).ravel(), self._found.reshape(-1),
             np.zeros(3 * len(mine)), of, signs, np.zeros(3 * n_here), np.zeros(3 * n_here),
             self._counted.astype(np.int64), np.array([s.has_force_at_zero for s in self.springs], np.int64),
@@ -299,14 +298,6 @@ class ActingSprings:
             for entry, called, (_, which) in zip(entries, self.called, self.given, strict=True)
         ]
 
-    def find(self, motion: Floats) -> bool:
-        """Find where the ends are, given the motions of the steps [m * BOUNDARY]; all ranks call.
-
-        Says whether all is finite, here and on the other ranks of these springs.
-        """
-        see_ends(self.arrays, motion)
-        return bool(np.isfinite(self._ends[self._moving]).all())
-
     def energy(self, motion: Floats) -> float:
         """Potential energy (J) of those that this rank counts, without functions; all ranks call."""
         found, stiffness = self._found_in(motion), self._laws[:, STIFFNESS]
@@ -315,7 +306,7 @@ class ActingSprings:
 
     def _found_in(self, motion: Floats) -> Floats:
         """Give what is found of each [m, FOUND], without functions, and take their directions; all ranks call."""
-        self.find(motion)
+        see_ends(self.arrays, motion)
         found = np.zeros_like(self._found)
         find_tensions(self.arrays._replace(found=found.reshape(-1)))
         return found
@@ -341,7 +332,7 @@ class ActingSprings:
         pull_bodies(self.arrays._replace(found=found.reshape(-1)), motion, wrench)
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
-        """Add the forces to the wrenches on the steps [m * 6], after `find` with the same motions.
+        """Add the forces to the wrenches on the steps [m * 6], after `see_ends` with the same motions.
 
         Raises
         ------
@@ -447,7 +438,7 @@ def initial_springs(system: Contents) -> list[InitialSpring]:
     subchain = Subchain(system)
     acting = ActingSprings(subchain, np.array([0, system.n_bodies]), NoMessages)
     motion = subchain.motions(subchain.q, subchain.u, AT_REST)
-    acting.find(motion)
+    see_ends(acting.arrays, motion)
     with warnings.catch_warnings(action="ignore"):
         acting.add(0.0, motion, np.zeros(6 * len(subchain.structure.steps)))
     found = zip(acting.springs, acting.lengths.tolist(), acting.tensions.tolist(), strict=True)

@@ -274,7 +274,8 @@ class CopiesStepper:
         own.numbers[[m.TARGET, m.PAUSE]] = self._goal, (1.0 - m.TOGETHER) * target
         c[m.MOST], c[m.ENOUGH] = self._at_once, m.UNLIMITED
         left = self._goal - self.time
-        m.march(own.plan)
+        with np.errstate(over="ignore", invalid="ignore"):  # for functions of Python's
+            m.march(own.plan)
         self.evaluations += int(c[m.EVALUATED])
         self.rejected += int(c[m.REJECTED])
         if not (sizes := own.sizes):

@@ -11,6 +11,7 @@ with one matrix, of the state where it begins [`stage_matrix`].
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -222,18 +223,23 @@ class RungeKutta(Integrator):
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             evaluation, acting = dynamics.divided.evaluation, self._acting
             before = 0.0 if acting is None else evaluation.acting_messages
-            m.march(own.plan)
+            with self._quiet():  # for functions of Python's
+                m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
             if acting is not None:
                 evaluation.count_messages(before)
                 self._hear(acting)
         else:
-            with np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET:
+            with self._quiet():
                 rejected = self._by_stages(target)
                 while not c[m.ACCEPTED] and c[m.OUTCOME] == m.GOING_ON:
                     rejected += self._by_stages(target)
             c[m.REJECTED] = rejected
         self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
+
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Have numpy say nothing of trial states that leave the range of numbers."""
+        return np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET
 
     def _hear(self, acting: ActingAtOnce) -> None:
         """Take what compiled evaluations had to tell."""

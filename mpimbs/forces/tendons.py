@@ -48,27 +48,9 @@ class TendonArrays(NamedTuple):
 
 _NO, _NONE = np.zeros(0, np.int64), np.zeros(0)
 NO_TENDONS = TendonArrays(
-    _NO,
-    _NO,
-    _NO,
-    _NONE,
-    _NONE,
-    _NONE,
-    _NONE,
-    NO_BOUNDED,
-    NO_STOPS,
-    _NONE,
-    NO_ROWS,
-    _NO,
-    _NONE,
-    _NO,
-    _NO,
-    _NONE,
-    _NONE,
-    _NO,
-    _NO,
-    _NONE,
-)
+    _NO, _NO, _NO, _NONE, _NONE, _NONE, _NONE, NO_BOUNDED, NO_STOPS, _NONE, NO_ROWS, _NO, _NONE, _NO, _NO, _NONE, _NONE,
+    _NO, _NO, _NONE,
+)  # fmt: skip
 
 
 @kernel

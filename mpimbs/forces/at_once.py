@@ -205,7 +205,6 @@ def act(plan, q, u, tau, known):
     Of a state that is not finite, `tau` is not finite, and no function is told. Where what others tell of the ends of
     springs and of tendons is `known`, it is not asked for.
     """
-    q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
     if p.motion.size > 0 and (p.moves != 0 or p.powered != 0):
         move(p.structure, p.work, q, u, p.boundary, p.motion)
@@ -242,9 +241,15 @@ def act(plan, q, u, tau, known):
 
 
 @kernel
+def act_from_python(plan, q, u, tau, known):
+    """Act as `act`, which is compiled once for all who call it so."""
+    act(plan, borrowed(q), borrowed(u), borrowed(tau), known)
+
+
+@kernel
 def act_at_once(plan, q, u, tau):
     """Act as `act`, after the motions of the boundary were scanned, where that is needed; all ranks call."""
-    q, u = borrowed(q), borrowed(u)
+    q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
     if p.scan.entry != 0:
         _see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
@@ -366,13 +371,15 @@ class ActingAtOnce:
     def compile(self) -> None:
         """Compile, or load from the cache, what calls from Python take; no function is called."""
         nothing = np.zeros(0)
-        act.compile(tuple(numba.typeof(each) for each in (self._by_python.data, nothing, nothing, nothing, True)))
+        act_from_python.compile(
+            tuple(numba.typeof(each) for each in (self._by_python.data, nothing, nothing, nothing, True))
+        )
 
     def __call__(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats:
         """Act at a time `t` (s), as `ExternalLoads.apply`; gives the motions of the steps, where they are needed."""
         self._forget()  # whatever compiled steps have tried before
         self.time[0], self._boundary[:] = t, boundary.ravel()
-        act(self._by_python.data, q, u, tau, False)
+        act_from_python(self._by_python.data, q, u, tau, False)
         self.tell(t)
         return self._motion
 
@@ -389,10 +396,8 @@ class ActingAtOnce:
         self._in_steps.set_number("powered", 1)
         return self._power
 
-    def tell(self, t: float, went_on: bool = False) -> None:
+    def tell(self, t: float) -> None:
         """Warn of springs without direction that were seen up to a time (s), and raise what was wrong.
-
-        What broke a step after others that were taken waits for the next one, which begins there: `went_on`.
 
         Raises
         ------
@@ -401,8 +406,7 @@ class ActingAtOnce:
         """
         if self._acting.springs is not None:
             self._acting.springs.tell(t)
-        if went_on or not self._wrong[0]:
-            self._wrong[0] = 0.0
+        if not self._wrong[0]:
             return
         if not any(each.error for each in self._called):
             self._act_again()
@@ -419,4 +423,4 @@ class ActingAtOnce:
         """Act where something was wrong, by Python; nothing is asked of other ranks."""
         q, u, self._boundary[:], self._ends[:] = self._wrong_at
         self.time[0] = self._wrong[1]
-        act(self._by_python.data, q, u, np.zeros(len(u)), True)
+        act_from_python(self._by_python.data, q, u, np.zeros(len(u)), True)

@@ -47,8 +47,6 @@ _CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_double)
 class CallBack:
     """A function of Python's that compiled code calls by its address.
 
-    What it raises is kept, and it is not called again until that is taken.
-
     Parameters
     ----------
     function : callable
@@ -59,7 +57,7 @@ class CallBack:
     address : int
         For `call_back`; it stays where it is as long as this does.
     error : BaseException or None
-        What it raised.
+        What it raised last, until that is taken.
     """
 
     def __init__(self, function: Callable[[float], object]) -> None:
@@ -68,17 +66,17 @@ class CallBack:
         self.address = int(ctypes.cast(self._called, ctypes.c_void_p).value or 0)
 
     def _call(self, number: float) -> int:
-        if self.error is None:
-            try:
-                self._function(number)
-            except BaseException as error:
-                self.error = error
-        return int(self.error is None)
+        try:
+            self._function(number)
+        except BaseException as error:  # which can't pass through compiled code
+            self.error = error
+            return 0
+        return 1
 
 
 @intrinsic
 def call_back(typing_context: Any, address: Any, number: Any) -> Any:
-    """Call a `CallBack`; gives False where that raises, or did before."""
+    """Call a `CallBack`; gives False where that raises."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.DoubleType()])

@@ -84,6 +84,7 @@ class RungeKutta(Integrator):
         self.between = not self._follows  # given motions have no error that steps would follow
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
+        # What Python raises ends the first step of a call: it is called no more.
         waits = compiled is None or (self._acting is not None and self._acting.asks)
         several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
@@ -242,11 +243,12 @@ class RungeKutta(Integrator):
         return np.errstate(over="ignore", invalid="ignore") if self._power.overflows else QUIET
 
     def _hear(self, acting: ActingAtOnce) -> None:
-        """Take what compiled evaluations had to tell."""
+        """Take what compiled evaluations had to tell: after steps that were taken, the next one finds it again."""
         try:
-            acting.tell(self.time, went_on=bool(self._own.counts[m.ACCEPTED]))
+            acting.tell(self.time)
         except SimulationError as error:
-            self._broke.take(error)
+            if not self._own.counts[m.ACCEPTED]:
+                self._broke.take(error)
 
     def _by_stages(self, target: float) -> int:
         """Try a step, of which Python calls the stages; gives how many were rejected."""

@@ -308,7 +308,8 @@ class ActingAtOnce:
             return BoundaryPlan(0, none, nothing, nothing, 0, 0, none, none, nothing, nothing)
         (entry, scan), layout = self._scan, subchain.boundary_layout()
         given = layout.value, layout.offset, layout.stride, layout.before, subchain.outer_steps
-        return BoundaryPlan(entry, scan.plan, scan.result, *given, subchain.room_of_held_motions, self._boundary.copy())
+        at_rest = np.tile(AT_REST, len(subchain.inboard))
+        return BoundaryPlan(entry, scan.plan, scan.result, *given, subchain.room_of_held_motions, at_rest)
 
     def _table(self, compiled: bool) -> Table:
         """All arguments; functions are called in compiled code, if they are `compiled`, or in Python."""

@@ -1,8 +1,9 @@
 """One evaluation of the state derivative, messages included: the pipeline of all couplings [design, section 2].
 
 An evaluation is four phases. A coupling fills in what a rank's part sweeps and what joins the parts, by functions that
-`_phases` is given; all of it is one compiled call. Where Python has a say between the phases, for forces that are
-functions and for couplings that are not compiled, the same kernel is called for some of the phases at a time.
+`_phases` is given; all of it is one compiled call. Where Python has a say between the phases, for joints
+that follow given motions and for couplings that are not compiled, the same kernel is called for some of the phases at a
+time.
 """
 
 from __future__ import annotations

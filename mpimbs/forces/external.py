@@ -53,7 +53,7 @@ class ExternalLoads:
     needs_motions : bool
         Whether `apply` finds the motions of the steps, and gives them.
     at_once : ActingAtOnce, optional
-        All that acts, where compiled code can do it: without functions of Python's.
+        All that acts, where that is all: without torques of loops over time, and joints that follow given motions.
     """
 
     def __init__(

@@ -43,9 +43,8 @@ class Code(NamedTuple):
 
 
 _LOADED: dict[str, Code] = {}
-_AWAITED: dict[
-    str, tuple[Future[bytes], Any, tuple[str, ...]]
-] = {}  # what is being compiled: what is called before its callers
+# What is being compiled, with what it returns and calls: each before those that call it.
+_AWAITED: dict[str, tuple[Future[bytes], Any, tuple[str, ...]]] = {}
 
 
 def symbol_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:

@@ -90,6 +90,21 @@ def test_the_oracle(comm: MPI.Comm, coupling: str, kinds: tuple[str, ...]) -> No
                 assert (compiled is None) == (coupling in ("pcg", "augmented"))
 
 
+@pytest.mark.ranks(3)
+def test_compiled_after_python(comm: MPI.Comm) -> None:
+    """Motions that are scanned over ranks in compiled code begin at rest, whatever Python was told of the boundary."""
+    system, q, u, tau = acted_on(3, True, ("springs",))
+    with closing(Dynamics(system, comm)) as dynamics:
+        mine = parts(dynamics, q, u, tau)
+        right = dynamics.accelerations(*mine, TIME)
+        compiled, acting = dynamics.derivative.compiled, dynamics.divided.external.at_once
+        assert compiled is not None and acting is not None
+        acting.time[0] = TIME
+        found, rates = np.empty(len(mine[1])), np.empty(len(mine[0]))
+        _call(compiled[0], compiled[1], *mine, found, rates)
+        assert_close("udot", found, right, "dense", scale=float(np.abs(right).max()), comm=comm)
+
+
 def with_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Python call what acts, from here on."""
 
@@ -274,6 +289,7 @@ def by_functions(python: bool) -> System:
     return system
 
 
+@pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("name", ["dopri5", "rk4"])
 def test_python_in_compiled_steps(comm: MPI.Comm, name: str) -> None:
     """Steps are compiled with functions of Python's, too, and go the way of those with compiled ones."""
@@ -288,6 +304,7 @@ def test_python_in_compiled_steps(comm: MPI.Comm, name: str) -> None:
         assert_close("work", np.asarray(plain["work"]), np.asarray(compiled["work"]), "runs", scale=1.0)
 
 
+@pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_python_that_raises_in_compiled_steps(comm: MPI.Comm, error: type[BaseException]) -> None:
     """On one rank, in the second of several steps of a call: it is called no more, and all ranks end alike."""

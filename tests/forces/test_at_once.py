@@ -318,6 +318,6 @@ def test_python_that_raises_in_compiled_steps(comm: MPI.Comm, error: type[BaseEx
 
     system.add_joint_force(["link8"], last)
     with pytest.raises(error if error is not ValueError else SimulationError) as stop:
-        simulate(system, 0.1, comm, dt=1e-3, integrator="rk4")
+        simulate(system, 0.1, comm, dt=1e-3, integrator="rk4", every=0.1)
     assert error is SystemExit or ("link8" in str(stop.value) and "t = 0.003 s" in str(stop.value))
     assert sum(t > 0.0025 for t in calls) == (comm.rank == comm.size - 1)

@@ -257,7 +257,7 @@ def act_at_once(plan, q, u, tau):
 
 
 class Acting(NamedTuple):
-    """The loads from outside on a whole system; see `ExternalLoads`."""
+    """The loads from outside on the bodies of a rank; see `ExternalLoads`."""
 
     subchain: Subchain
     torques: TimeFunctions
@@ -283,7 +283,7 @@ class ActingAtOnce:
     """
 
     def __init__(self, acting: Acting) -> None:
-        self._acting, a = acting, acting
+        a = self._acting = acting
         self.time, self._power, self._wrong = np.zeros(1), np.zeros(1), np.zeros(2)
         subchain = a.subchain
         self._ends = np.zeros(0) if a.springs is None else a.springs.arrays.ends

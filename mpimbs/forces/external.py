@@ -81,11 +81,10 @@ class ExternalLoads:
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions
-        functions = self._torques or self._servos or self._joint_forces or self._loops or motions
-        self.any = bool(functions) or self.wrenches or self.moved or self.tendons is not None
-        own = self._torques or self._servos or self._joint_forces or self.tendons
+        acts = bool(self._torques or self._servos or self._joint_forces or self.tendons or self.wrenches or self.moved)
+        self.any = acts or bool(self._loops or motions)
         self._acting: ActingAtOnce | None = None
-        if own or self.wrenches or self.moved:
+        if acts:
             acting = Acting(
                 subchain, self._torques, self._speeds, self._servos, self._driven, self.bounded, self._joint_forces,
                 self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,

@@ -276,12 +276,12 @@ class ActingSprings:
 
     @property
     def tensions(self) -> Floats:
-        """Tension (N) of each, as found last by `add`."""
+        """Tension (N) of each, as found last."""
         return self._found[:, TENSION]
 
     @property
     def conservative_power(self) -> float:
-        """Power (W) that goes into the potential energy, of those that this rank counts, as found last by `add`."""
+        """Power (W) that goes into the potential energy, of those that this rank counts, as found last."""
         return float(self._found[self._counted, ELASTIC] @ self._found[self._counted, RATE])
 
     def compile(self) -> None:
@@ -331,8 +331,8 @@ class ActingSprings:
         found[self.numbers == number, TENSION] = 1.0
         pull_bodies(self.arrays._replace(found=found.reshape(-1)), motion, wrench)
 
-    def add(self, t: float, motion: Floats, wrench: Floats) -> None:
-        """Add the forces to the wrenches on the steps [m * 6], after `see_ends` with the same motions.
+    def find(self, t: float) -> None:
+        """Find lengths and tensions at a time (s), after `see_ends`, as compiled code does.
 
         Raises
         ------
@@ -344,7 +344,6 @@ class ActingSprings:
             self._put_values(function, which, t)
         see_coincidence(self.arrays)
         self.tell(t)
-        pull_bodies(self.arrays, motion, wrench)
         self.check(t)
 
     def check(self, t: float) -> None:
@@ -440,6 +439,6 @@ def initial_springs(system: Contents) -> list[InitialSpring]:
     motion = subchain.motions(subchain.q, subchain.u, AT_REST)
     see_ends(acting.arrays, motion)
     with warnings.catch_warnings(action="ignore"):
-        acting.add(0.0, motion, np.zeros(6 * len(subchain.structure.steps)))
+        acting.find(0.0)
     found = zip(acting.springs, acting.lengths.tolist(), acting.tensions.tolist(), strict=True)
     return [InitialSpring(*row) for row in found]

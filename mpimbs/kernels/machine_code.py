@@ -13,9 +13,8 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import binding
 from numba.core import types
@@ -26,10 +25,12 @@ from numba.core.runtime import _nrt_python
 from numba.core.types.containers import BaseTuple
 
 from mpimbs.base.disk import check_room
-from mpimbs.kernels.emission import emitted
 from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, outside, remove_unused_files, stamp
 from mpimbs.kernels.reach import hash_of
 from mpimbs.kernels.turns import COMPILING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 ROOM = 2**22  # bytes, that a process may want for what it compiles
 
@@ -93,6 +94,8 @@ def load_code(symbol: str) -> Code | None:
 
 def compile_meanwhile(symbol: str, parts: list[bytes], returned: Any, needed: tuple[str, ...]) -> None:
     """Have a function's code made of LLVM's modules, and kept, in a thread of its own."""
+    from mpimbs.kernels.emission import emitted  # with threads, which those who only load code don't need
+
     take_code(wait=False)
     _AWAITED[symbol] = emitted(symbol, parts), returned, needed
 

@@ -28,7 +28,7 @@ from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.coupling import COUPLINGS
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 
 SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))
 

@@ -22,13 +22,13 @@ from laboratory.sweeps import count
 from mpimbs.base.places import check_folder
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.cluster import cluster_named
-from mpimbs.bench.predict.open_values import value_of
+from mpimbs.bench.predict.interval_times import value_of
 from mpimbs.bench.schedules import compare_schedules, measure_assembly_costs
 from mpimbs.model import System, system_from
 from mpimbs.model.order.order import Order
 from mpimbs.parallel.agreement import first_ranks, on_root, together
-from mpimbs.partition.assembly_costs import AssemblyCosts
 from mpimbs.partition.schedule_search import AUTO, BALANCED, LEAVES, SERIAL, Search
+from mpimbs.partition.schedule_times import AssemblyCosts
 from mpimbs.values.joining import joined
 from mpimbs.values.joins import join_values, spread_values
 from mpimbs.values.value import without_loops

@@ -32,7 +32,7 @@ from mpimbs.coupling.augmented.coupling import AugmentedLagrangian
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.motion import Motion
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.run.run import simulate
 
 FILES = (

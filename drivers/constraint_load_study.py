@@ -26,10 +26,10 @@ from mpi4py import MPI
 from mpimbs.bench.bench import bench
 from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.coupling.settings import ESTIMATES, PRECONDITIONERS
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_ranks
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, motion_of
 from mpimbs.run.run import simulate

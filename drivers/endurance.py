@@ -31,7 +31,7 @@ import mpimbs
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error, on_root, together
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.tables import host, write_tables
 from mpimbs.run.result import Result
 

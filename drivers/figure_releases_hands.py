@@ -24,7 +24,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.model.connections import Connections, connected
 from mpimbs.parts.subchain import Subchain
-from mpimbs.plots.axes import save
+from mpimbs.plots.curves import save
 from mpimbs.run.result import Result
 from mpimbs.run.run import simulate
 

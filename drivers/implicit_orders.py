@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from mpimbs.base.arrays import Floats
 from mpimbs.model import Body, Joint, System
-from mpimbs.plots.axes import new_figure
+from mpimbs.plots.curves import new_figure
 from mpimbs.run.run import simulate
 from stiff_systems import IMPLICIT, Found, Rows, command_of, tip
 

@@ -35,7 +35,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 
 SIZES = (128, 256, 1024)
 SOLVES = 200

@@ -28,7 +28,7 @@ from laboratory.inertia_operations import inertia_operations
 from laboratory.operations import PAPER, OperationCounts, OperationModel, arithmetic, models, operations_of
 from mpimbs.base.errors import InputError
 from mpimbs.model import Body, Joint, System, system_from
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.tables import markdown
 
 MIXED = ("revolute", "universal", "spherical", "prismatic", "cylindrical")

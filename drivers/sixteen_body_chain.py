@@ -22,7 +22,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import abort_on_error, first_ranks
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of
 from mpimbs.run.run import simulate

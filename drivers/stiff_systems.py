@@ -31,7 +31,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Body, Joint, System
 from mpimbs.model.rod import Rod
-from mpimbs.plots.axes import new_figure, save
+from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.tables import host, markdown, write_tables
 from mpimbs.run.result import Result
 from mpimbs.run.run import simulate

@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from laboratory.peers import AGREEMENT, OURS, PEERS, compare_apart
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import system_from
-from mpimbs.plots.axes import new_figure, number_ticks, save
+from mpimbs.plots.curves import new_figure, number_ticks, save
 from mpimbs.plots.tables import host
 
 MODELS = tuple(f"spatial_chain:{n}" for n in (16, 36, 64, 256, 512, 1024, 4096))

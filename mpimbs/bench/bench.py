@@ -13,7 +13,7 @@ from mpi4py import MPI
 from mpimbs.base.errors import InputError
 from mpimbs.bench.accuracy import relative_error
 from mpimbs.bench.laps import PhaseLaps, disturbance, said, summary, take_turns, timed_calls
-from mpimbs.bench.predict.replay import RTOL, player
+from mpimbs.bench.predict.trace import RTOL, player
 from mpimbs.coupling import solver_for
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics import Dynamics

@@ -13,20 +13,18 @@ from mpi4py import MPI
 from mpimbs.bench.cost_fit import fit
 from mpimbs.bench.laps import least
 from mpimbs.bench.predict.cluster import Link
-from mpimbs.bench.predict.open_values import value_of
+from mpimbs.bench.predict.interval_times import value_of
 from mpimbs.bench.share import time_join
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import system_from
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
-from mpimbs.partition.assembly_costs import AssemblyCosts, hang_products
+from mpimbs.model.order.order import Order, arranged
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.schedule import JOIN, RECEIVE_LOADS, RECEIVE_VALUE
 from mpimbs.partition.schedule_file import Laid, schedule_text
 from mpimbs.partition.schedule_search import AUTO, BALANCED, BODIES, SERIAL, Found, Search
-from mpimbs.partition.schedule_times import SWEPT_IN
+from mpimbs.partition.schedule_times import SWEPT_IN, AssemblyCosts, hang_products
 from mpimbs.values.joining import joined
 from mpimbs.values.value import without_loops
 

@@ -24,7 +24,7 @@ from mpimbs.coupling import unavailable
 from mpimbs.model import system_text
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_ranks, on_root, together
-from mpimbs.plots.axes import new_figure, number_ticks, save
+from mpimbs.plots.curves import new_figure, number_ticks, save
 from mpimbs.plots.tables import write_tables
 
 Row = dict[str, Any]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compile_run(comm: MPI.Comm, system: Contents, settings: SimulationSettings) -> None:
     """Compile what a run calls, or load it; all ranks call."""
     from mpimbs.coupling import solver_for
-    from mpimbs.run.run_segment import RunSegment
+    from mpimbs.run.structure_change import RunSegment
 
     segment = RunSegment(system, comm, settings, solver_for(settings.coupling, settings.solver, settings.rtol))
     segment.compile()

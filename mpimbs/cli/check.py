@@ -162,7 +162,7 @@ def _owned(system: Contents, ranks: int | None, pictures: Path | None, force: bo
     found = shares(system, ranks)
     if pictures is None:
         return table_of_shares(system, *found)
-    from mpimbs.plots.axes import save
+    from mpimbs.plots.curves import save
     from mpimbs.plots.partition_pictures import PARTITION_FILE, draw_partition
 
     check_folder(pictures, [PARTITION_FILE], force, "pictures")

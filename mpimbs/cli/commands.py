@@ -26,7 +26,6 @@ from mpimbs.base.garbage import many_objects
 from mpimbs.base.places import check_new, check_place, current_folder
 from mpimbs.base.sizes import VARIABLE
 from mpimbs.cli.ahead import compile_run, compile_usual
-from mpimbs.cli.ensemble import simulate_table
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,
@@ -48,6 +47,36 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpimbs.run.result import EnsembleResult, Result
+
+
+def simulate_table(
+    comm: MPI.Comm,
+    model: str,
+    parameters: Path,
+    output: Path,
+    forces: tuple[str, ...],
+    checkpoints: Checkpoints,
+    given: dict[str, Any],
+) -> None:
+    """Simulate the copies of a model that a table tells of, with the settings that were given; all ranks call."""
+    from mpimbs.dynamics.copies.members import members_of_table
+    from mpimbs.model.examples.library import parameters_in
+    from mpimbs.run.ensembles.ensemble import simulate_copies
+
+    system = read_model(comm, model)
+    found: Any = model if parameters_in(model) else system
+    result = simulate_copies(
+        lambda: members_of_table(found, parameters, forces),
+        comm,
+        output=output,
+        progress=True,
+        checkpoints=checkpoints,
+        signals=True,
+        given=given,
+    )
+    if comm.rank == 0:
+        click.echo(f"{result.summary()}\nwrote {output}")
+
 
 COUPLED = tuple(field.name for field in EvaluationSettings.fields())  # whose options `coupling_options` adds
 TO_BE_CONTINUED = 75  # EX_TEMPFAIL of sysexits.h: try again

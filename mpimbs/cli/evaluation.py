@@ -360,8 +360,7 @@ def modes_command(
 
     def draw() -> None:
         if picture is not None and gathered is not None:
-            from mpimbs.plots.axes import save
-            from mpimbs.plots.curves import draw_modes
+            from mpimbs.plots.curves import draw_modes, save
 
             click.echo(f"drew {save(draw_modes(system, gathered, found), picture)}")
 

@@ -34,7 +34,7 @@ def plot(
     """
 
     def work() -> None:
-        from mpimbs.plots.axes import save
+        from mpimbs.plots.curves import save
         from mpimbs.plots.pictures import draw_quantities, draw_run, motion_of, pictures_of
 
         motion = motion_of(file)

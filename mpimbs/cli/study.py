@@ -178,7 +178,7 @@ def predict_command(
 def _find_schedule(system: Contents, ranks: int, leaves: str, link: Any, output: Path | None) -> None:
     """Look for the schedule by which `assembly` is the fastest; tell it beside balanced and serial, and write it."""
     from mpimbs.bench.schedules import compare_schedules, lines_of_comparison, measure_assembly_costs, write_schedule
-    from mpimbs.plots.axes import save
+    from mpimbs.plots.curves import save
     from mpimbs.plots.partition_pictures import SCHEDULE_PICTURE, draw_schedule
 
     found = compare_schedules(system, ranks, leaves, measure_assembly_costs(link))

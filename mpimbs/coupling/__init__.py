@@ -1,24 +1,17 @@
 """How subchains are joined: a file or folder for each strategy, one small interface. No joints, no files.
 
-Begin with `base.py`, then `dcae.py`.
+Begin with `base.py`, then `dca.py`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mpimbs.coupling.augmented.lagrangian import Lagrangian
-from mpimbs.coupling.pcg.solver import LoadSolver
+from mpimbs.coupling.settings import COUPLINGS, LOOPED, UNCOMPARED, WITH_GEARS, Lagrangian, LoadSolver
 
 if TYPE_CHECKING:
     from mpimbs.coupling.base import Coupling, Iterative
     from mpimbs.coupling.strategies import TREES, Strategy, coupling_for, coupling_named, solver_for, unavailable
     from mpimbs.parts.part import Part
-
-COUPLINGS = ("dcae", "pcg", "dca", "dca-terminal", "assembly", "augmented")
-LOOPED = ("dcae", "pcg", "assembly", "augmented")  # couplings that close loops
-WITH_GEARS = ("dcae", "assembly")  # those that have gears among them
-# Left out where couplings are compared: what by default joins as dcae does; what sweeps nothing, and is no faster.
-UNCOMPARED = ("assembly", "augmented")
 
 __all__ = [
     "COUPLINGS",

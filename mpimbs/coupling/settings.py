@@ -1,15 +1,125 @@
-"""How evaluations are made: what a user of `Dynamics` may choose."""
+"""How evaluations are made, and how equations between subchains are solved: what a user of `Dynamics` may choose."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from mpimbs.base.names import BALANCED, LEAVES, SCHEDULES, SWEEPS
-from mpimbs.base.settings import OneOf, Setting, Settings, described
-from mpimbs.coupling import COUPLINGS
-from mpimbs.coupling.augmented.lagrangian import Lagrangian
-from mpimbs.coupling.pcg.solver import LoadSolver
+from mpimbs.base.settings import COUNT, FRACTION, POSITIVE, OneOf, Setting, Settings, described
+
+COUPLINGS = ("dcae", "pcg", "dca", "dca-terminal", "assembly", "augmented")
+LOOPED = ("dcae", "pcg", "assembly", "augmented")  # couplings that close loops
+WITH_GEARS = ("dcae", "assembly")  # those that have gears among them
+# Left out where couplings are compared: what by default joins as dcae does; what sweeps nothing, and is no faster.
+UNCOMPARED = ("assembly", "augmented")
+PRECONDITIONERS = ("jacobi", "block-jacobi", "lagged", "dcae", "direct")
+EXACT = 1e-12
+SHARE = 0.01  # of the integrator's tolerance: what it leaves in the motion is below the integrator's own error
+ESTIMATES = ("none", "zero", "first", "second", "fischer")
+
+
+@described
+@dataclass(frozen=True)
+class LoadSolver(Settings):
+    """Settings of the coupling `pcg`. PETSc's options with the prefix `mpimbs_` come on top of them."""
+
+    called: ClassVar[str] = "solver"
+
+    preconditioner: Annotated[
+        str,
+        Setting(
+            f"pcg: {', '.join(PRECONDITIONERS)}",
+            noun="preconditioner",
+            must=OneOf(PRECONDITIONERS),
+            more='"jacobi": the diagonal; "block-jacobi": the blocks of the joints; "lagged": the exact factor of an '
+            'earlier matrix, renewed when iterations grow; "dcae": the butterfly product of the handle equations; '
+            '"direct": no iteration, PETSc\'s factorization of every matrix.',
+        ),
+    ] = "lagged"
+    estimate: Annotated[
+        str,
+        Setting(
+            f"pcg: where iterations begin, {', '.join(ESTIMATES)}",
+            noun="initial estimate",
+            must=OneOf(ESTIMATES),
+            more='At zero ("none"), or a "zero"-, "first"- or "second"-order hold of earlier evaluations\' loads, or '
+            'PETSc\'s "fischer" guess from earlier solutions.',
+        ),
+    ] = "first"
+    rtol: Annotated[
+        float | None,
+        Setting(
+            "pcg: tolerance of the constraint loads",
+            default=f"{EXACT:g}; in a simulation with adaptive steps {SHARE:g} times `rtol`",
+            noun="the tolerance of the constraint loads",
+            must=FRACTION,
+            more="To be reached by the residual over the right-hand side, both accelerations across separated joints.",
+        ),
+    ] = None
+    most: Annotated[int, Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT)] = (
+        10_000
+    )
+
+    def tied_to(self, rtol: float | None) -> LoadSolver:
+        """Give the settings with a tolerance that suits the integrator's relative one, if they have none of their own.
+
+        `rtol` is None for a fixed step, of whose error nothing is known.
+        """
+        if self.rtol is not None:
+            return self
+        return dataclasses.replace(self, rtol=EXACT if rtol is None else max(EXACT, SHARE * rtol))
+
+
+ACCEPTED = 1e-4
+
+
+@described
+@dataclass(frozen=True)
+class Lagrangian(Settings):
+    """Settings of the coupling `augmented`."""
+
+    called: ClassVar[str] = "lagrangian"
+
+    penalty: Annotated[
+        float,
+        Setting(
+            "augmented: penalty of constraints, in mean masses and mean moments of inertia of the bodies",
+            noun="the penalty of constraints",
+            must=POSITIVE,
+            more="Of translations the former, of rotations the latter, about the bodies' origins. More means fewer "
+            "iterations, until rounding has its say: 1e5 to 1e7 are usual, 1e3 to 1e9 possible.",
+        ),
+    ] = 1e6
+    iterations: Annotated[
+        int, Setting("augmented: iterations allowed", noun="the number of iterations allowed", must=COUNT)
+    ] = 50
+    tolerance: Annotated[
+        float,
+        Setting(
+            "augmented: change of the accelerations that ends the iteration, of the largest",
+            noun="the tolerance of the accelerations",
+            must=FRACTION,
+            more="Angular ones count times a mean radius of gyration. Where all are small beside a fall, of "
+            "that. The last change is more than what is left.",
+        ),
+    ] = 1e-12
+    accepted: Annotated[
+        float | None,
+        Setting(
+            "augmented: change that is accepted where all iterations are used up",
+            default=f"none beyond the tolerance; in a simulation {ACCEPTED:g}",
+            noun="the change that is accepted",
+            must=FRACTION,
+            more="Close to singular positions, where constraints hardly tell whether they depend on one another, "
+            "iterations progress slowly. How many solutions ended so is counted.",
+        ),
+    ] = None
+
+    def in_a_simulation(self) -> Lagrangian:
+        """Give the settings for one, which passes through singular positions."""
+        return self if self.accepted is not None else dataclasses.replace(self, accepted=ACCEPTED)
 
 
 @described

@@ -10,12 +10,10 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.coupling import COUPLINGS, LOOPED, WITH_GEARS
-from mpimbs.coupling.augmented.lagrangian import Lagrangian
 from mpimbs.coupling.base import Coupling, Iterative  # noqa: F401
-from mpimbs.coupling.dca import DivideAndConquer
-from mpimbs.coupling.dcae import EfficientDivideAndConquer
+from mpimbs.coupling.dca import DivideAndConquer, EfficientDivideAndConquer
 from mpimbs.coupling.intervals import ScheduledAssembly
-from mpimbs.coupling.pcg.solver import LoadSolver
+from mpimbs.coupling.settings import Lagrangian, LoadSolver
 from mpimbs.model.contents import Contents
 from mpimbs.model.summary import refuse_gears, refuse_loops
 from mpimbs.partition.division import (

@@ -19,7 +19,7 @@ from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_me
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import arranged
 from mpimbs.parallel.agreement import greatest, together
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parallel.reorder import Gather, to_model_order

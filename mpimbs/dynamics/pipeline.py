@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.coupling import dca, dcae, intervals
+from mpimbs.coupling import dca, intervals
 from mpimbs.forces.at_once import act_at_once
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -174,7 +174,7 @@ def _unsolved(coupling, blocks, root, loads):
 # Motion, join, early, inward, solve and outward of `_phases`, of couplings.
 _BODIES = motion_of_bodies, join_turn, none_early, inward_of_bodies, dca.solve_by_dca, outward_of_bodies
 _OF_PHASES = {
-    "dcae": (motion_of_all, join_turn, early_of_all, inward_of_all, dcae.solve_by_dcae, outward_of_all),
+    "dcae": (motion_of_all, join_turn, early_of_all, inward_of_all, dca.solve_by_dcae, outward_of_all),
     "pcg": (motion_of_all, join_turn, early_of_all, inward_of_all, _unsolved, outward_of_all),
     "dca": _BODIES,
     "dca-terminal": _BODIES,

@@ -22,8 +22,8 @@ from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.body_motion import add_loads, motions_of_points
 from mpimbs.sweep.build import turned_inertias
+from mpimbs.sweep.motion import add_loads, motions_of_points
 from mpimbs.sweep.structure import ADDED
 
 

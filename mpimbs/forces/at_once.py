@@ -23,6 +23,7 @@ from mpimbs.forces.acting import (
     add_body_force,
     add_joint_force,
 )
+from mpimbs.forces.calls import RowsArrays, TimeFunctions, values_at
 from mpimbs.forces.springs import (
     NO_SPRINGS,
     ActingSprings,
@@ -44,7 +45,6 @@ from mpimbs.forces.tendons import (
     force_of_tendons,
     pull_joints,
 )
-from mpimbs.forces.time_functions import RowsArrays, TimeFunctions, values_at
 from mpimbs.forces.wrenches import ActingWrenches, WrenchArrays, set_wrenches, take_functions
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -54,7 +54,7 @@ from mpimbs.parallel.scan import Scan
 from mpimbs.parts.entries import move
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
-from mpimbs.sweep.bounded import Bounded, force_of_bounded
+from mpimbs.sweep.along_joints import Bounded, force_of_bounded
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.at_once import Acting, ActingAtOnce
+from mpimbs.forces.calls import checked_values, servos_of_time, torques_over_time
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
-from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.forces.wrenches import ActingWrenches
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.bounded import Bounded
+from mpimbs.sweep.along_joints import Bounded
 
 
 class ExternalLoads:

@@ -22,7 +22,7 @@ from mpimbs.forces.modules import function_of
 from mpimbs.model.contents import Contents
 from mpimbs.model.motion import Motion, TableMotion
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.stops import Stops
+from mpimbs.sweep.along_joints import Stops
 from mpimbs.sweep.structure import HELD
 
 EPSILON = float(np.finfo(float).eps)

@@ -29,7 +29,7 @@ from mpimbs.model.spring import SpringFunction
 from mpimbs.parallel.exchange import swap
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import dot3, scale3, sub3
-from mpimbs.sweep.body_motion import add_loads, ends_of_springs
+from mpimbs.sweep.motion import add_loads, ends_of_springs
 
 STIFFNESS, DAMPING, REST, TENSION_ONLY, LAW = range(5)  # what a spring is; the last is their number
 LENGTH, RATE, ELASTIC, TENSION, FOUND = range(5)  # what is found of one; the last is their number

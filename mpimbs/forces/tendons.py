@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.forces.calls import NO_ROWS, RowsArrays, TimeFunctions
 from mpimbs.forces.springs import MakeExchange, NoMessages
-from mpimbs.forces.time_functions import NO_ROWS, RowsArrays, TimeFunctions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.exchange import swap
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.bounded import NO_BOUNDED, Bounded, forces_of_bounded
-from mpimbs.sweep.stops import NO_STOPS, Stops, forces_of_stops
+from mpimbs.sweep.along_joints import NO_BOUNDED, NO_STOPS, Bounded, Stops, forces_of_bounded, forces_of_stops
 
 
 class TendonArrays(NamedTuple):
@@ -116,7 +115,7 @@ def pull_joints(tendons, u, tau):
 
 
 class ActingTendons:
-    """The tendons over joints of a subchain; see `mpimbs.model.tendon.Tendon`.
+    """The tendons over joints of a subchain; see `mpimbs.model.spring.Tendon`.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.forces.time_functions import RowsArrays, TimeFunctions
+from mpimbs.forces.calls import RowsArrays, TimeFunctions
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parts.subchain import Subchain

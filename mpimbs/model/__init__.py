@@ -16,10 +16,9 @@ from mpimbs.model.joint import Joint
 from mpimbs.model.joints import JOINT_TYPES, JointStep, JointType, joint_type
 from mpimbs.model.robots.reading import is_robot, read_robot
 from mpimbs.model.rod import Rod
-from mpimbs.model.spring import Spring
+from mpimbs.model.spring import Spring, Tendon
 from mpimbs.model.summary import Summary
 from mpimbs.model.system import System
-from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.files import read_system, system_from_text
 from mpimbs.model.text.writing import system_text, write_system
 

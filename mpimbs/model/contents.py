@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
@@ -14,16 +15,52 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model import columns
 from mpimbs.model.between import SystemLoops, SystemSprings
-from mpimbs.model.body import Body, Name
+from mpimbs.model.body import Body, Name, Wrench
 from mpimbs.model.columns import Columns
 from mpimbs.model.event import Event
-from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, JointForce, Selection
+from mpimbs.model.force_functions import CENTER_OF_MASS, BodyForce, ForceFunction, JointForce, Selection
 from mpimbs.model.joints import JointType, joint_index
-from mpimbs.model.loads import SystemLoads
 from mpimbs.model.names import WORLD, Names
 from mpimbs.model.order.segments import Segments, counts
+from mpimbs.model.spring import Tendon
 from mpimbs.model.text import table
-from mpimbs.model.text.table import CheckedTable, Unit, Vector
+from mpimbs.model.text.table import CheckedTable, TimeFunction, Unit, Vector
+
+
+@dataclass
+class SystemLoads:
+    """The loads of a system, by the numbers of its bodies, and functions of time and state.
+
+    Attributes
+    ----------
+    torques : dict of int to function or tuple of floats
+        What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
+    wrenches : dict of int to list of Wrench
+        What acts on single bodies, in addition to what their templates say.
+    joint_forces : list of JointForce
+        Functions of time and state that act on joints.
+    body_forces : list of BodyForce
+        Functions of time, pose and velocities that act on bodies.
+    tendons : dict of str to Tendon
+        What acts along sums of joints' coordinates, by name.
+    modules : list of str
+        Which functions of modules have added forces (module:function), so that a checkpoint can name them.
+    before_modules : str or None
+        The system as a model file, before they did; None if that was none.
+    """
+
+    torques: dict[int, TimeFunction | tuple[float, ...]] = field(default_factory=dict)
+    wrenches: dict[int, list[Wrench]] = field(default_factory=dict)
+    joint_forces: list[JointForce] = field(default_factory=list)
+    body_forces: list[BodyForce] = field(default_factory=list)
+    tendons: dict[str, Tendon] = field(default_factory=dict)
+    modules: list[str] = field(default_factory=list)
+    before_modules: str | None = None
+
+    @property
+    def functions(self) -> list[ForceFunction]:
+        """All functions, in the order in which they act."""
+        return [*self.joint_forces, *self.body_forces]
 
 
 def joint_force(system: Contents, names: Selection, function: Callable[..., Any], vectorized: bool) -> JointForce:

@@ -12,20 +12,17 @@ import numpy as np
 from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.base.former import former_attribute, refuse_former, warn_of_former
-from mpimbs.model.body import Body, Loop, Wrench
-from mpimbs.model.connections import check_event
+from mpimbs.model.body import Body, Loop, Wrench, place_within, shifts_of_copies
+from mpimbs.model.connections import check_event, driven_parts
 from mpimbs.model.contents import Contents, body_force, joint_force
-from mpimbs.model.copies import place_within, shifts_of_copies
-from mpimbs.model.driven_loop import driven_parts
 from mpimbs.model.event import Event
 from mpimbs.model.force_functions import Selection
 from mpimbs.model.gear import Gear
 from mpimbs.model.joint import Joint
 from mpimbs.model.names import DIGITS, WORLD
 from mpimbs.model.rod import Rod
-from mpimbs.model.spring import Spring
+from mpimbs.model.spring import Spring, Tendon
 from mpimbs.model.summary import Summary, summarise, validate
-from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import CheckedTable, TimeFunction
 
 TableT = TypeVar("TableT", bound=CheckedTable)

@@ -26,8 +26,7 @@ from pydantic import ConfigDict, Field
 from mpimbs.base.arrays import Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
+from mpimbs.model.order.order import Order, arranged
 from mpimbs.model.text.table import CheckedTable
 from mpimbs.model.text.toml import at, read_toml
 from mpimbs.partition.schedule import Schedule, Scheduled

@@ -21,15 +21,22 @@ from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL,
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
-from mpimbs.partition.assembly_costs import PACKAGE_COSTS, AssemblyCosts, OpenHandles, count_handles, join_seconds
+from mpimbs.model.order.order import Order, arranged
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.division import Division, check_pieces, divide_tree, refuse_thin
 from mpimbs.partition.intervals import move_to_few_handles, open_handles
 from mpimbs.partition.schedule import Growing, Ranks, Schedule, balanced, owners_of, serial
 from mpimbs.partition.schedule_file import Laid, read_schedule
-from mpimbs.partition.schedule_times import Joins, Predicted, time_schedule
+from mpimbs.partition.schedule_times import (
+    PACKAGE_COSTS,
+    AssemblyCosts,
+    Joins,
+    OpenHandles,
+    Predicted,
+    count_handles,
+    join_seconds,
+    time_schedule,
+)
 
 MADE = {BALANCED: balanced, SERIAL: serial}
 

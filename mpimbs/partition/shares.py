@@ -9,8 +9,7 @@ import numpy as np
 
 from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
+from mpimbs.model.order.order import Order, arranged
 from mpimbs.partition.balance import LaneCosts
 from mpimbs.partition.chain import BodyCosts, costs_between
 from mpimbs.partition.division import Division, as_tree, divide, divide_tree

@@ -12,10 +12,10 @@ from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_si
 from mpimbs.kernels.memory import assign, prefetch, read, size_of, span
 from mpimbs.kernels.tuples import load3, load6
 from mpimbs.kernels.widths import lanes_only
-from mpimbs.parts.early import inward_after
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KIND_OF_TILE, PLAN, TILE, TileKind
 from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
+from mpimbs.sweep.loads import inward_after
 from mpimbs.sweep.motion import coordinate_rates, join_turn, joint_places, relative_turn, velocity_terms
 from mpimbs.sweep.structure import BIAS, GATHERED, PIVOT, PLACE, TURNING, Workspace
 from mpimbs.values.handles import SIZE, TRANSFER, join_to_next, spread_loads

@@ -23,7 +23,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.schedule_search import Found
 from mpimbs.partition.shares import Owned
-from mpimbs.plots.axes import new_figure
+from mpimbs.plots.curves import new_figure
 
 PARTITION_FILE, SCHEDULE_PICTURE = "partition.png", "schedule.png"
 MOST_DRAWN = 20_000  # bodies; of a larger tree small subtrees are left out

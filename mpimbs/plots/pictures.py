@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from mpimbs.files.motion import ALL, Motion
 from mpimbs.files.rods import rods_of
-from mpimbs.plots.axes import save, show_no_noise
-from mpimbs.plots.curves import NAMED, draw_histories, even_choice
+from mpimbs.plots.curves import NAMED, draw_histories, even_choice, save, show_no_noise
 from mpimbs.plots.motions import draw_motion
 from mpimbs.plots.quantities import Histories, quantities
 from mpimbs.run.result import load

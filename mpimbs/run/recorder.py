@@ -20,13 +20,12 @@ from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
-from mpimbs.files.constraint_record import ConstraintRecord, ConstraintState, SolutionSample
+from mpimbs.files.output_layout import ConstraintRecord, ConstraintState, SolutionSample
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
 from mpimbs.parallel.agreement import together
 from mpimbs.parallel.reorder import Gather
-from mpimbs.run.extremes import Extremes, ExtremesState
-from mpimbs.run.integrals import Integrals, IntegralState, same_forces
+from mpimbs.run.accumulated import Extremes, ExtremesState, Integrals, IntegralState, same_forces
 from mpimbs.run.witness import Witness, WitnessState
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.work import Balance

@@ -22,13 +22,12 @@ from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.files.samples import Samples
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
-from mpimbs.run.keeper import Keeper
+from mpimbs.run.keeper import Keeper, Signals
 from mpimbs.run.recorder import Store
 from mpimbs.run.result import Result, beyond_limits
 from mpimbs.run.run_events import EventsState
 from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
-from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, check_system
 from mpimbs.run.trajectory import Known, Trajectory
 from mpimbs.stepping.integrator import Integrator

@@ -18,8 +18,7 @@ from mpimbs.forces.modules import function_of
 from mpimbs.model import Event
 from mpimbs.model.connections import Connections, check_events, connected
 from mpimbs.model.contents import Contents
-from mpimbs.run.run_segment import RunSegment
-from mpimbs.run.structure_change import as_they_lie
+from mpimbs.run.structure_change import RunSegment, as_they_lie
 from mpimbs.stepping.event_watch import EventSearch, EventWatch
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.march import TOGETHER

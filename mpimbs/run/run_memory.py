@@ -18,10 +18,10 @@ from mpimbs.parallel.reorder import Reorder
 from mpimbs.run.recorder import Recorder, RecorderState
 from mpimbs.run.run_events import EventsState
 from mpimbs.run.run_files import RunFiles
-from mpimbs.run.run_segment import RunSegment
+from mpimbs.run.structure_change import RunSegment
 from mpimbs.stepping.projection import KINDS, ProjectionState
 from mpimbs.stepping.settings import SimulationSettings
-from mpimbs.stepping.step_memory import StepMemory
+from mpimbs.stepping.step_sizes import StepMemory
 
 
 @dataclass

@@ -27,10 +27,10 @@ from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
+from mpimbs.run.keeper import Signals
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
-from mpimbs.run.signals import Signals
 from mpimbs.run.state import State, checked_state, state_given
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import NEVER, Checkpoints, SimulationSettings

@@ -30,7 +30,7 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
-from mpimbs.stepping.step_memory import ANCHORS, StepMemory
+from mpimbs.stepping.step_sizes import ANCHORS, StepMemory
 
 MANY = 2**31
 

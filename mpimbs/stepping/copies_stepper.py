@@ -22,8 +22,7 @@ from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stage_steps import StageSteps
-from mpimbs.stepping.step_memory import ANCHORS, RATES
-from mpimbs.stepping.step_sizes import StepSizes, first_step
+from mpimbs.stepping.step_sizes import ANCHORS, RATES, StepSizes, first_step
 from mpimbs.sweep.grip import drag_grip
 from mpimbs.sweep.structure import FIRST_Q, TURN
 

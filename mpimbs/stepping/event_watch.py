@@ -15,7 +15,7 @@ from mpimbs.dynamics.evaluation import NOTHING
 from mpimbs.forces.calls import called, shaped
 from mpimbs.model import BodyMotion, Event
 from mpimbs.parallel.agreement import on_root
-from mpimbs.sweep.body_motion import motions_of_points
+from mpimbs.sweep.motion import motions_of_points
 
 SHAPE = 18  # numbers of a motion: rotation 9, position, angular velocity, velocity
 

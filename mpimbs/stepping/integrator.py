@@ -28,8 +28,7 @@ from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
-from mpimbs.stepping.step_memory import ANCHORS, RATES, StepMemory
-from mpimbs.stepping.step_sizes import StepSizes, first_step
+from mpimbs.stepping.step_sizes import ANCHORS, RATES, StepMemory, StepSizes, first_step
 from mpimbs.stepping.work import Power
 from mpimbs.sweep.grip import NO_GRIP, Grip, Holding
 from mpimbs.sweep.motion import make_quaternions_unit

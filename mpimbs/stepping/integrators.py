@@ -12,7 +12,7 @@ from mpimbs.stepping.integrator import Asked, Integrator
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.runge_kutta import RungeKutta
 from mpimbs.stepping.schemes import IF_IT_MATTERS, Accuracy, scheme_of
-from mpimbs.stepping.step_memory import StepMemory
+from mpimbs.stepping.step_sizes import StepMemory
 
 
 def make_integrator(

@@ -27,10 +27,8 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
 from mpimbs.kernels.memory import borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
-from mpimbs.sweep.along_joints import power_along_joints
-from mpimbs.sweep.bounded import Bounded, force_of_bounded
+from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded, force_of_stop, power_along_joints
 from mpimbs.sweep.grip import Grip, add_held, drag_anchors
-from mpimbs.sweep.stops import Stops, force_of_stop
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
 # milliseconds.

@@ -19,8 +19,7 @@ from mpimbs.stepping.petsc_schemes import begin_scheme, choose_scheme, first_sam
 from mpimbs.stepping.runge_kutta import RungeKutta
 from mpimbs.stepping.schemes import STIFF, Accuracy, scheme_of
 from mpimbs.stepping.stage_matrix import StageMatrix
-from mpimbs.stepping.step_memory import StepMemory
-from mpimbs.stepping.step_sizes import towards
+from mpimbs.stepping.step_sizes import StepMemory, towards
 from mpimbs.sweep.grip import drag_grip
 
 WHOLE = 0.999  # of a step: times are rounded; one that its error has shortened is shorter by far

@@ -29,7 +29,7 @@ from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.stability import StabilityProbe
 from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.stage_steps import Parts, StageSteps
-from mpimbs.stepping.step_memory import StepMemory
+from mpimbs.stepping.step_sizes import StepMemory
 from mpimbs.sweep.structure import FIRST_Q, TURN
 
 GENTLY = 0.5  # how much shorter a step becomes at the most in systems with loops

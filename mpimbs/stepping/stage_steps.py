@@ -15,9 +15,8 @@ from mpimbs.parallel.native import Channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.schemes import Accuracy, scheme_of
 from mpimbs.stepping.tableaux import TABLEAUX
-from mpimbs.sweep.bounded import NO_BOUNDED, forces_of_bounded
+from mpimbs.sweep.along_joints import NO_BOUNDED, NO_STOPS, forces_of_bounded, forces_of_stops
 from mpimbs.sweep.grip import NO_GRIP, add_grip, drag_grip
-from mpimbs.sweep.stops import NO_STOPS, forces_of_stops
 
 Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
 LEAST_FACTOR = 0.1  # how much shorter a step becomes at the most

@@ -1,14 +1,17 @@
-"""Sizes of the steps of a run: the smallest, the largest, their mean, and what keeps them from being larger."""
+"""Sizes of the steps of a run and what keeps them from being larger; what steps leave to the next, for checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpimbs.base.arrays import Floats
+from mpimbs.stepping.projection import ProjectionState
 from mpimbs.stepping.schemes import STIFF
+from mpimbs.stepping.stability import ProbeState
 
 SHARE = 0.8  # of the largest stable step: above, stability limits the steps; looser tolerances gain nothing
 
@@ -137,3 +140,56 @@ def steps_in_words(found: dict[str, Any]) -> str:
         f"a looser tolerance takes no fewer, but implicit steps may (integrator {STIFF}), or a softer spring, a weaker "
         f"damper or more mass at body '{found['body']}' (fastest motion, {found['rate']:.2g} 1/s)"
     )
+
+
+RATES = ("q_rate", "u_rate")  # where the next step begins, if it does not evaluate them itself
+ANCHORS = "u_anchor"  # of friction, of all speeds: see `sweep.grip`
+
+
+class StepMemory(NamedTuple):
+    """The memory that the steps leave to the next, beside the state.
+
+    Attributes
+    ----------
+    time, step : float
+        Time reached, and size of the next step (s).
+    steps, rejected : int
+        So far.
+    norm_error : float
+        See `Integrator`; of all ranks.
+    work : list of lists of floats
+        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
+    sizes : StepSizes
+    probe : ProbeState, optional
+    projection : ProjectionState, optional
+    tension : list of int, optional
+        Of `StageMatrix`.
+    vectors : dict of arrays
+        This rank's parts of `RATES`, where these are known, and of `ANCHORS`, where there is friction.
+    again : bool
+        Whether the last attempt of a step was rejected.
+    error : float
+        Of the step before, over the tolerance.
+    refining : bool, optional
+        Whether solutions with loops are refined; see `ClosedLoops`.
+    """
+
+    time: float
+    step: float
+    steps: int
+    rejected: int
+    norm_error: float
+    work: list[list[float]]
+    sizes: StepSizes
+    probe: ProbeState | None
+    vectors: dict[str, Floats]
+    projection: ProjectionState | None = None
+    tension: list[int] | None = None
+    again: bool = False
+    error: float = 1.0
+    refining: bool | None = None
+
+    def of_another(self, **changes: Any) -> StepMemory:
+        """Give the memory for an integrator whose first step takes nothing from the last one: what acts has changed."""
+        kept = {name: values for name, values in self.vectors.items() if name == ANCHORS}
+        return self._replace(probe=None, vectors=kept, again=False, refining=None, **changes)

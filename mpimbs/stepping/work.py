@@ -13,8 +13,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import Acted
-from mpimbs.sweep.bounded import Bounded
-from mpimbs.sweep.stops import Stops
+from mpimbs.sweep.along_joints import Bounded, Stops
 from mpimbs.sweep.structure import PLACE
 
 ROUNDING = 1e-12  # of the potential energy: less is not motion

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.order.order import heaviest_last
-from mpimbs.sweep.bounded import acts_as_servo
+from mpimbs.sweep.along_joints import acts_as_servo
 from mpimbs.sweep.structure import (
     ADDED,
     BODY,

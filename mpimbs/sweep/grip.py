@@ -18,7 +18,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.model import Columns
-from mpimbs.sweep.bounded import bounded_by
+from mpimbs.sweep.along_joints import bounded_by
 
 RELAXATION = 0.1  # s: slack over the speed up to which the damper counts; what is held comes to rest in some of these
 

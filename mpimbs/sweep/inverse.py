@@ -12,8 +12,18 @@ from __future__ import annotations
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.spatial.axes import add_along, along
-from mpimbs.spatial.vectors import add3, add6, cross, force_inward, motion_outward, rotate, scale3, scale6
+from mpimbs.spatial.vectors import (
+    add3,
+    add6,
+    add_along,
+    along,
+    cross,
+    force_inward,
+    motion_outward,
+    rotate,
+    scale3,
+    scale6,
+)
 from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.motion import chain_frame_change, joint_twist, velocity_acceleration
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE

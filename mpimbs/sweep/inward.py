@@ -15,7 +15,6 @@ from __future__ import annotations
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.spatial.axes import add_along, along, component
 from mpimbs.spatial.inertia import (
     add_applied_from_ball,
     add_applied_from_hinge,
@@ -40,7 +39,7 @@ from mpimbs.spatial.rows import (
     unit_rows,
     zero_row,
 )
-from mpimbs.spatial.vectors import add6, dot6, force_inward, motion_outward, scale6
+from mpimbs.spatial.vectors import add6, add_along, along, component, dot6, force_inward, motion_outward, scale6
 from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PIVOT, PLACE, SLIDES, TURN
 from mpimbs.sweep.walk import keep, keep_nothing, walk_inward, walk_inward_onto, walk_outward, walk_path_inward

@@ -7,9 +7,8 @@ from mpimbs.kernels.lanes import load, sqrt, store, width
 from mpimbs.kernels.trigonometry import atan2
 from mpimbs.kernels.tuples import load3, store_numbers
 from mpimbs.spatial.vectors import add3, cross, dot3, quaternion_matrix, quaternion_product, rotate_back, scale3, sub3
-from mpimbs.sweep.bounded import add_bounded
+from mpimbs.sweep.along_joints import add_bounded, add_stops
 from mpimbs.sweep.motion import load_quaternion
-from mpimbs.sweep.stops import add_stops
 from mpimbs.sweep.structure import FIRST_Q, FIRST_U, LAST_U, TURN
 
 TINY = 1e-300  # added to a square, against 0 / 0

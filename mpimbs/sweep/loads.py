@@ -3,20 +3,25 @@
 U and 1 / D of every degree of freedom are kept, so that nothing of inertias is done again [design, section 12]: inward
 u = f - S^T p, p <- p + U u / D, and outward qdd = (u - U^T A) / D, without speeds or weight. The numbers of the forces
 may be lanes, each of them forces of its own, over the same bodies in doubles.
+
+The rest of an inward sweep of which I, E, W, U, D and s were found early, before the velocities were known, is one of
+loads alone too: p and u, while c is A2 with A1 = 0 and f2 = 0, an outward sweep. That, and what goes through memory
+between the two, is the price of not waiting.
 """
 
 from __future__ import annotations
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width, zero_lanes
-from mpimbs.kernels.tuples import load3, load6, load9
-from mpimbs.spatial.axes import along
+from mpimbs.kernels.tuples import load3, load6, load9, load21
+from mpimbs.spatial.inertia import apply
 from mpimbs.spatial.rows import ROW, load_row, transposed_rows, write_row
-from mpimbs.spatial.vectors import add6, force_inward, scale6
-from mpimbs.sweep.inward import answered_with, inward
+from mpimbs.spatial.vectors import add6, along, force_inward, scale6
+from mpimbs.sweep.inward import answered_with, inward, outward
 from mpimbs.sweep.motion import joint_places
-from mpimbs.sweep.structure import FIRST_U, LAST_U, PIVOT, PLACE, Structure
+from mpimbs.sweep.structure import BIAS, ELIMINATED, FIRST_U, LAST_U, PIVOT, PLACE, Structure
 from mpimbs.sweep.walk import walk_inward, walk_outward
+from mpimbs.values.handles import COMPLIANCE, EXTRA, INERTIA
 
 
 @kernel(inline=True)
@@ -138,3 +143,41 @@ def _write_answers(answer, numbers, n, i, begin, end, out):
                 number = answer[row * ROW + other - begin]
                 out[row * n + numbers[other]] = number
                 out[numbers[other] * n + row] = number
+
+
+@kernel(inline=True)
+def _load_moved(zero, structure, step, force, given):
+    work, tau, eliminated = given
+    force = add6(force, load6(zero, work.bias, step * BIAS + 6))
+    for d in range(structure.steps[step, LAST_U] - 1, structure.steps[step, FIRST_U] - 1, -1):
+        _, force = pushed(zero, zero, structure, work, d, force, tau, (work.pivot, PIVOT, 7))
+    # p <- p + I c, to the parent's frame
+    inertia = load21(zero, eliminated, step * ELIMINATED)
+    r, p = load9(zero, work.place, step * PLACE), load3(zero, work.place, step * PLACE + 9)
+    return force_inward(r, p, add6(force, apply(inertia, load6(zero, work.bias, step * BIAS))))
+
+
+@kernel(inline=True)
+def inward_after(zero, structure, work, tau, eliminated, block, udot):
+    """Sweep inward the loads of a chain with two handles, after `inward` with others: u, p and c.
+
+    Parameters
+    ----------
+    structure, work : Structure, Workspace
+        `velocity_terms` has written the bias since; all else is as `inward` left it.
+    tau : array [nu]
+        Generalized forces (N m, N).
+    eliminated : array [m * ELIMINATED]
+        Of `inward`.
+    block : array [SIZE]
+        Handle equations of `inward`, with p and c to be written.
+    udot : array [nu]
+        Overwritten.
+    """
+    n = width(zero)
+    o = (zero, zero, zero, zero, zero, zero)
+    force = walk_inward(zero, structure, work.junction, _load_moved, o, (work, tau, eliminated))
+    c = outward(zero, structure, work, o, o, False, udot)
+    for i in range(6):
+        store(block, (INERTIA + i * ROW + EXTRA) * n, force[i])
+        store(block, (COMPLIANCE + i * ROW + EXTRA) * n, c[i])

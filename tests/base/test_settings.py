@@ -25,8 +25,7 @@ from mpimbs.cli.options import FORMER, coupling_of
 from mpimbs.cli.study import bench_command
 from mpimbs.cli.words import KEYS
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.augmented.lagrangian import Lagrangian
-from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.coupling.settings import EvaluationSettings, Lagrangian
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import read_header
 from mpimbs.run.run import simulate

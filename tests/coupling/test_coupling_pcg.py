@@ -11,7 +11,7 @@ from cases import accelerations, mixed_chain, moving_state, parts, separated, ty
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import LoadSolver, coupling_named
-from mpimbs.coupling.pcg.solver import ESTIMATES, PRECONDITIONERS
+from mpimbs.coupling.settings import ESTIMATES, PRECONDITIONERS
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import JOINT_TYPES, system_from
 from oracles import dense

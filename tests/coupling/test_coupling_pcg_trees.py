@@ -9,7 +9,7 @@ from mpi4py import MPI
 from cases import accelerations, parts, random_tree, separated
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
-from mpimbs.coupling.pcg.solver import PRECONDITIONERS
+from mpimbs.coupling.settings import PRECONDITIONERS
 from mpimbs.model import JOINT_TYPES
 from oracles import dense
 from oracles.trees import SHAPES

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from cases import with_rotors
 from mpimbs.coupling import COUPLINGS
-from mpimbs.coupling.pcg.solver import LoadSolver
+from mpimbs.coupling.settings import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from

@@ -22,9 +22,9 @@ from mpimbs.cli.options import with_forces
 from mpimbs.coupling import LoadSolver
 from mpimbs.model import System, read_system, system_from, system_text
 from mpimbs.model.contents import Contents
+from mpimbs.run.keeper import CHECKPOINT, ENDS, STOP, Signals
 from mpimbs.run.restart import read_checkpoint, restart
 from mpimbs.run.run import simulate
-from mpimbs.run.signals import CHECKPOINT, ENDS, STOP, Signals
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping import stability
 from mpimbs.stepping.settings import Checkpoints

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpimbs.base.errors import SimulationError
-from mpimbs.forces.time_functions import TimeFunctions
+from mpimbs.forces.calls import TimeFunctions
 from mpimbs.model.over_time import as_time_function
 from tolerances import assert_close
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpimbs.model import System
-from mpimbs.model.order.arranged import Arranged
-from mpimbs.model.order.order import Order, heaviest_last
+from mpimbs.model.order.order import Arranged, Order, heaviest_last
 from mpimbs.model.order.segments import Integers
 from oracles.random_systems import SETTINGS, systems
 from oracles.trees import SHAPES, parents, relisted

@@ -9,8 +9,7 @@ import pytest
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Body, Joint, Loop, System, Wrench, system_from
-from mpimbs.model.order.arranged import arranged
-from mpimbs.model.order.order import Order
+from mpimbs.model.order.order import Order, arranged
 from mpimbs.model.summary import validate
 from mpimbs.model.system import MOVED
 

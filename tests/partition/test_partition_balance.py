@@ -7,7 +7,7 @@ import pytest
 
 from mpimbs.base.sizes import tuned
 from mpimbs.model import system_from
-from mpimbs.model.order.arranged import arranged
+from mpimbs.model.order.order import arranged
 from mpimbs.partition.balance import LaneCosts, balance
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.intervals import cut_tree, open_handles, swept_costs

@@ -13,9 +13,9 @@ from mpi_helpers import parallel_assert
 from mpimbs.cli import main
 from mpimbs.model import system_from
 from mpimbs.model.order.order import Order
-from mpimbs.partition.assembly_costs import AssemblyCosts
 from mpimbs.partition.division import divide_tree
 from mpimbs.partition.schedule_search import Search
+from mpimbs.partition.schedule_times import AssemblyCosts
 
 COSTS = AssemblyCosts()
 

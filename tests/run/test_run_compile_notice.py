@@ -10,7 +10,7 @@ from mpi4py import MPI
 import mpimbs.kernels.compiler
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import system_from
-from mpimbs.run import run_segment
+from mpimbs.run import structure_change
 from mpimbs.run.progress import LISTENER, compilation_told
 from mpimbs.run.run import simulate
 
@@ -56,7 +56,7 @@ def test_a_simulation_tells(
 ) -> None:
     """With progress only, and on rank 0 only."""
     monkeypatch.setattr(
-        run_segment,
+        structure_change,
         "compile_evaluations",
         lambda *what, **kinds: (compile_evaluations(*what, **kinds), compiled("mpimbs.run")),
     )

@@ -20,8 +20,7 @@ from mpimbs.model.system import contents_of
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
-from mpimbs.run.run_segment import RunSegment
-from mpimbs.run.structure_change import go_over
+from mpimbs.run.structure_change import RunSegment, go_over
 from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from oracles.dense import Array, dense_accelerations, energy, kinematics

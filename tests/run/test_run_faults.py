@@ -131,7 +131,7 @@ def test_signals_to_all_ranks_and_to_one(tmp_path: Path) -> None:
 
 BUSY = """
 import collections, itertools
-from mpimbs.run.signals import Signals
+from mpimbs.run.keeper import Signals
 with Signals(True):
     print("ready", flush=True)
     collections.deque(itertools.repeat(0), maxlen=0)  # never comes back to Python, as a rank that waits in MPI

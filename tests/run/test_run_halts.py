@@ -31,8 +31,8 @@ from mpimbs import (
 from mpimbs.base.interruption import undisturbed
 from mpimbs.base.lock import lock_of
 from mpimbs.files.output import OutputFile
-from mpimbs.run.run_segment import RunSegment
-from mpimbs.run.signals import Signals
+from mpimbs.run.keeper import Signals
+from mpimbs.run.structure_change import RunSegment
 from mpimbs.stepping.copies_stepper import CopiesStepper
 from mpimbs.stepping.integrator import Integrator
 from run.interruptions import disturbed

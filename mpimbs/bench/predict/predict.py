@@ -24,7 +24,7 @@ from mpimbs.coupling import coupling_for
 from mpimbs.files.output_layout import versions
 from mpimbs.model.contents import Contents
 from mpimbs.partition.division import as_tree
-from mpimbs.plots.axes import new_figure, number_ticks, save
+from mpimbs.plots.curves import new_figure, number_ticks, save
 from mpimbs.plots.tables import host, write_tables
 from mpimbs.values.assembly import ASSEMBLY
 from mpimbs.values.handles import SIZE

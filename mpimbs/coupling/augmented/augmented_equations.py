@@ -31,9 +31,8 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parts.bodies.absolute import motion_across
-from mpimbs.spatial.axes import add_along, along
 from mpimbs.spatial.rows import ROW
-from mpimbs.spatial.vectors import add6, force_inward, scale6, sub6
+from mpimbs.spatial.vectors import add6, add_along, along, force_inward, scale6, sub6
 from mpimbs.sweep.added import add_inertia, body_momentum
 from mpimbs.sweep.structure import BIAS, FIRST_U, HELD, LAST_U, PLACE, Structure, Workspace
 from mpimbs.values.condensing import (

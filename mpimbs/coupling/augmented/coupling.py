@@ -23,15 +23,14 @@ from mpimbs.coupling.augmented.augmented_equations import (
     expand,
     factor_equations,
 )
-from mpimbs.coupling.augmented.condensed_ranks import CondensedRanks
+from mpimbs.coupling.augmented.condensed_ranks import Condensation, CondensedRanks
 from mpimbs.coupling.augmented.extrapolation import Extrapolation
-from mpimbs.coupling.augmented.lagrangian import Lagrangian
 from mpimbs.coupling.base import Iterative, at_time
+from mpimbs.coupling.settings import Lagrangian
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros
 from mpimbs.loops.loop_joints import MINUS_S
 from mpimbs.loops.loop_table import load_subspace
 from mpimbs.parallel.agreement import greatest
-from mpimbs.partition.condensation import Condensation
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.scales import scales_of
 from mpimbs.spatial.rows import ROW

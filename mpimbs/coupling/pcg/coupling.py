@@ -18,7 +18,7 @@ from mpimbs.coupling.pcg.constraint_equations import boundary_values, form
 from mpimbs.coupling.pcg.estimates import ORDERS, Hold
 from mpimbs.coupling.pcg.load_equations import LoadEquations
 from mpimbs.coupling.pcg.petsc_matrix import Butterflied, ButterflyProduct, PatternMatrix
-from mpimbs.coupling.pcg.solver import EXACT, LoadSolver
+from mpimbs.coupling.settings import EXACT, LoadSolver
 from mpimbs.parallel.petsc import OWN_OPTIONS, PREFIX, PETSc
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import SeparablePart

@@ -11,8 +11,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling.pcg.constraint_equations import ACROSS, COLUMNS_HANG, INVERSE, ROWS_HANG, TRANSFERS, Equations
-from mpimbs.coupling.pcg.load_graph import LoadGraph, LoadShare, Needed
-from mpimbs.coupling.pcg.separated_joint import SeparatedJoint, first_steps, joints_of
+from mpimbs.coupling.pcg.load_graph import LoadGraph, LoadShare, Needed, SeparatedJoint, first_steps, joints_of
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros, rows_of
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.part import Block, Ends, SeparablePart

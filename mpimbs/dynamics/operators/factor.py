@@ -24,7 +24,7 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
 from mpimbs.model.between import SystemLoops
-from mpimbs.model.resting import resting
+from mpimbs.model.variants import resting
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags

@@ -33,10 +33,9 @@ from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, pres
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
-from mpimbs.sweep.bounded import Bounded
+from mpimbs.sweep.along_joints import Bounded, Stops
 from mpimbs.sweep.grip import Holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
-from mpimbs.sweep.stops import Stops
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
 
 

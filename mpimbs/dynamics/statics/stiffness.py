@@ -35,15 +35,13 @@ from mpimbs.dynamics.statics.changes import (
     wrench_of,
 )
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
-from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.calls import called, checked_values, servos_of_time, shaped, torques_over_time
 from mpimbs.forces.tendons import tendons_alone
-from mpimbs.forces.time_functions import checked_values, servos_of_time, torques_over_time
 from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.bounded import Bounded
-from mpimbs.sweep.stops import Stops
+from mpimbs.sweep.along_joints import Bounded, Stops
 from mpimbs.sweep.structure import PLACE
 
 COLUMNS = 256  # displacements at a time

@@ -31,8 +31,8 @@ from mpimbs.model.robots.robot import (
     matrix_of,
     quaternion_of,
 )
+from mpimbs.model.spring import Tendon
 from mpimbs.model.system import System
-from mpimbs.model.tendon import Tendon
 
 _PARALLEL = 1e-9  # sine or cosine of an angle below which axes count as parallel or perpendicular; m for points
 _SINGLE = {"hinge": "revolute", "slide": "prismatic", "ball": "spherical", "free": "free", "planar": "planar"}

@@ -10,7 +10,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.model.geometry import Shape
-from mpimbs.model.robots.mjcf_tendons import FixedTendons, stops_of
+from mpimbs.model.robots.actuation import FixedTendons, stops_of
 from mpimbs.model.robots.robot import (
     UNBOUNDED,
     JointKind,

@@ -26,10 +26,9 @@ from mpimbs.model.event import Event
 from mpimbs.model.gear import Gear
 from mpimbs.model.order.sequence import Statement, add_in_sequence
 from mpimbs.model.rod import Rod
-from mpimbs.model.spring import Spring
+from mpimbs.model.spring import Spring, Tendon
 from mpimbs.model.summary import validate
 from mpimbs.model.system import System
-from mpimbs.model.tendon import Tendon
 from mpimbs.model.text.table import CheckedTable, Unit, Vector, suggest
 from mpimbs.model.text.toml import Place, Source, at
 from mpimbs.model.text.values import BaseUnits, Parameters, Values

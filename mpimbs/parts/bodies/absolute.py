@@ -17,8 +17,7 @@ from mpimbs.parts.interval_passes import INTERVAL, act_on_interval
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.pieces import SUBCHAIN, sequence_rows
 from mpimbs.parts.sequence import SequencePlan
-from mpimbs.spatial.axes import along
-from mpimbs.spatial.vectors import motion_outward, sub6
+from mpimbs.spatial.vectors import along, motion_outward, sub6
 from mpimbs.sweep.build import NO_BODIES, Build, along_axes
 from mpimbs.sweep.motion import coordinate_rates
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING, Handles, Workspace

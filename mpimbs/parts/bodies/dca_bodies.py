@@ -23,10 +23,9 @@ from mpimbs.parts.sequence import SEQUENCE, inward_of_all, motion_of_all, outwar
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.parts.tiles import boundary_frames
-from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.rows import ROW, add_row, eight_rows, scale_row, store_symmetric, transposed_rows
 from mpimbs.spatial.six import EXTRA, six_rows, sums, write_six
-from mpimbs.spatial.vectors import add6, motion_inward
+from mpimbs.spatial.vectors import add6, add_along, motion_inward
 from mpimbs.sweep.added import add_inertia
 from mpimbs.sweep.build import build, inboard_bodies
 from mpimbs.sweep.joint_forces import joint_forces

@@ -36,12 +36,11 @@ from mpimbs.partition.lanes import width_of
 from mpimbs.run.ensembles.in_lanes import CopiesInLanes
 from mpimbs.run.ensembles.in_turn import RUNS, CopiesInTurn, CopiesMemory, numbers_told
 from mpimbs.run.ensembles.rounds import Rounds
-from mpimbs.run.keeper import Keeper
+from mpimbs.run.keeper import CHECKPOINT, STOP, Keeper, Signals
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult
 from mpimbs.run.run_files import RunFiles
-from mpimbs.run.run_segment import RunSegment
-from mpimbs.run.signals import CHECKPOINT, STOP, Signals
+from mpimbs.run.structure_change import RunSegment
 from mpimbs.run.witness import Seen
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings

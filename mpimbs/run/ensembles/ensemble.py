@@ -28,10 +28,10 @@ from mpimbs.model.facts import digest
 from mpimbs.model.variants import FORCE_COLUMN
 from mpimbs.parallel.agreement import alike, together
 from mpimbs.run.ensembles.course import EnsembleRun
+from mpimbs.run.keeper import Signals
 from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, result_of
 from mpimbs.run.run_events import RunEvents
-from mpimbs.run.signals import Signals
 from mpimbs.run.state import LARGEST, check_system, checked_state
 from mpimbs.stepping.integrators import check_petsc_options
 from mpimbs.stepping.settings import NEVER, OF_ENSEMBLES, Checkpoints, SimulationSettings

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
-from mpimbs.spatial.axes import add_along
 from mpimbs.spatial.inertia import add_outer, apply, inertia_inward
 from mpimbs.spatial.rows import ROW, add_row, load_row, scale_row, transposed_rows, unit_rows, write_row
 from mpimbs.spatial.six import six_rows, weighted, write_six
-from mpimbs.spatial.vectors import dot6, rotate, scale3, scale6, transpose
+from mpimbs.spatial.vectors import add_along, dot6, rotate, scale3, scale6, transpose
 from mpimbs.sweep.inertia.inertia_rows import (
     BLOCK_ROWS,
     BLOCK_SIDE,

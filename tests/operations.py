@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import commands
+from commands import CommandLine
 from mpimbs.closure.assembly import assemble
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.equilibrium import settle
@@ -94,10 +96,12 @@ def ask_matrices(case: Case, dynamics: Dynamics) -> Found:
 def judge_matrices(case: Case, found: Found, right: Dense) -> Iterator[Row]:
     v, s = other_speeds(case), right.units
     yield "inertia matrix", s[:, None] * found["M"] * s, right.scaled, right.share
-    product = s * (right.inertia @ v)
-    yield "product with it", s * found["M v"], product, right.share * (abs(right.scaled) @ abs(v / s)).max(initial=0.0)
     inverse = right.inverse / s / s[:, None]
     yield "its inverse", found["M^-1"] / s / s[:, None], inverse, right.share * abs(inverse).max(initial=0.0)
+    if "M v" not in found:  # a command gives matrices
+        return
+    product = s * (right.inertia @ v)
+    yield "product with it", s * found["M v"], product, right.share * (abs(right.scaled) @ abs(v / s)).max(initial=0.0)
     for what in ("M^-1 v", "factored"):
         solved = inverse @ (s * v)
         yield what, found[what] / s, solved, right.share * (abs(inverse) @ abs(s * v)).max(initial=0.0)
@@ -209,15 +213,48 @@ def judge_equilibrium(case: Case, found: Found, _: Any) -> Iterator[Row]:
 
 
 def ask_assembly(case: Case, dynamics: Dynamics) -> Found:
+    return {"q": assemble(case.system.contents, opened_state(case), case.u).q}
+
+
+def opened_state(case: Case) -> Array:
+    """Coordinates near those of the case, in which loops are open."""
     rates = dense.coordinate_rates(opened(case.system), case.q, OPENED * other_speeds(case))
-    begin = unit_quaternions(case, case.q + rates)
-    return {"q": assemble(case.system.contents, begin, case.u).q}
+    return unit_quaternions(case, case.q + rates)
 
 
 def judge_assembly(case: Case, found: Found, _: Any) -> Iterator[Row]:
     violation = position_violation(case.system, found["q"])
     size = 1.0 + float(abs(Descriptor(case.system, found["q"], 0 * case.u).state.kinematics.origin).max())
     yield "assembled loops", violation, np.zeros_like(violation), 1e-9 * size
+
+
+def by_command(answer: Callable[[Case, CommandLine], Found]) -> Callable[[Case, Dynamics], Found]:
+    """The command line is asked instead, in a folder of its own; that it ends badly is wrong."""
+
+    def ask(case: Case, dynamics: Dynamics) -> Found:
+        with CommandLine(case, dynamics.comm) as line:
+            try:
+                return answer(case, line)
+            except RuntimeError as ended:
+                return {"wrong": str(ended)}
+
+    return ask
+
+
+def judge_accelerations(case: Case, found: Found, oracle: Any) -> Iterator[Row]:
+    yield "accelerations", found["udot"], oracle.solution.udot, oracle.allowed(oracle.share(found["settings"]))[0]
+
+
+def answer_assembly(case: Case, line: CommandLine) -> Found:
+    line.state("near.npz", q=opened_state(case), u=case.u)
+    line("assemble @model.toml --state @near.npz -o @closed.npz")
+    return {"q": line.arrays("closed.npz").get("q")}
+
+
+def judge_motion(_: Case, found: Found, __: Any) -> Iterator[Row]:
+    for name, (written, exported, right) in found.items():
+        yield f"{name} in the file", written, right, 0.0
+        yield f"{name} exported", exported, right, 0.0
 
 
 # --- which ---
@@ -244,13 +281,21 @@ def at_rest(case: Case) -> bool:
     return case.system.n_bodies <= BODIES and small(case) and "masses" not in case.features
 
 
+def few(case: Case) -> bool:
+    return case.system.n_bodies <= 3 * BODIES
+
+
+def without_gears(case: Case) -> bool:
+    return few(case) and small(case) and not any(isinstance(loop, Gear) for loop in case.system.contents.loops)
+
+
 def with_loops(case: Case) -> bool:
-    few = case.system.n_bodies <= 3 * BODIES and small(case)
-    return (
-        few
-        and bool(case.system.contents.loops)
-        and not any(isinstance(loop, Gear) for loop in case.system.contents.loops)
-    )
+    return without_gears(case) and bool(case.system.contents.loops)
+
+
+def nothing_more(_: Case, __: Found, ___: Any) -> Iterator[Row]:
+    """How it ended is judged."""
+    yield from ()
 
 
 OPERATIONS = {
@@ -259,6 +304,16 @@ OPERATIONS = {
     "actuation": Operation(with_loops, ask_actuation, judge_actuation),
     "equilibrium": Operation(at_rest, ask_equilibrium, judge_equilibrium),
     "assembly": Operation(with_loops, ask_assembly, judge_assembly),
+    "acceleration": Operation(small, by_command(commands.answer_accelerations), judge_accelerations),
+    "inertia": Operation(of_a_tree, by_command(commands.answer_matrices), judge_matrices, True),
+    "inverse": Operation(without_gears, by_command(commands.answer_actuation), judge_actuation),
+    "settle": Operation(at_rest, by_command(commands.answer_equilibrium), judge_equilibrium),
+    "assemble": Operation(with_loops, by_command(answer_assembly), judge_assembly),
+    "run": Operation(at_rest, by_command(commands.answer_motion), judge_motion),
+    "convert": Operation(few, by_command(commands.answer_copy), nothing_more),
+    "damage": Operation(few, by_command(commands.answer_damage), nothing_more),
+    "options": Operation(few, by_command(commands.answer_options), nothing_more),
+    "mistake": Operation(few, by_command(commands.answer_mistake), nothing_more),
 }
 
 
@@ -271,6 +326,10 @@ def drawn(case: Case) -> str | None:
 def compared(name: str, case: Case, found: Found, oracle: Any) -> Iterator[Row]:
     """What is compared of it, on rank 0, which has an `Oracle` of the case."""
     operation = OPERATIONS[name]
+    if wrong := found.get("wrong"):
+        yield str(wrong), np.ones(1), np.zeros(1), 0.0
+    if "wrong" in found:
+        return
     given: Any = Dense(case, oracle.share(DEFAULT)) if operation.by_matrices else oracle
     if not operation.by_matrices or given.condition < WELL:
         yield from operation.judge(case, found, given)

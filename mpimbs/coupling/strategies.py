@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
+from mpimbs.base.settings import Settings
 from mpimbs.coupling import COUPLINGS, LOOPED, WITH_GEARS
 from mpimbs.coupling.base import Coupling, Iterative  # noqa: F401
 from mpimbs.coupling.dca import DivideAndConquer, EfficientDivideAndConquer
@@ -158,8 +159,14 @@ def coupling_named(name: str, solver: LoadSolver | None = None) -> Strategy:
     if name not in COUPLINGS:
         raise InputError(f"unknown coupling '{name}'; choose one of: {', '.join(COUPLINGS)}")
     if solver is not None and name != "pcg":
-        raise InputError(f"coupling '{name}' has no solver to set: leave its options out, or choose `coupling='pcg'`")
+        raise InputError(f"coupling '{name}' has no solver to set: {_left_out(solver, 'pcg')}")
     return STRATEGIES[name](solver)
+
+
+def _left_out(settings: Settings, name: str) -> str:
+    """Say what to do with the settings of a coupling that is not chosen, by their names."""
+    given = [field.path for field in settings.fields() if getattr(settings, field.name) != field.default]
+    return f"leave out {', '.join(f'`{path}`' for path in given or [settings.called])}, or choose `coupling={name!r}`"
 
 
 def coupling_for(
@@ -193,7 +200,7 @@ def coupling_for(
             system, f"coupling '{name}' has none; choose {' or '.join(f'`coupling={k!r}`' for k in WITH_GEARS)}"
         )
     if lagrangian is not None and name != "augmented":
-        raise InputError("`lagrangian` is for the coupling augmented: leave it out, or choose that")
+        raise InputError(f"coupling '{name}' has no multipliers to find: {_left_out(lagrangian, 'augmented')}")
     if name == "assembly":
         return strategy._replace(divide=functools.partial(divide_scheduled, **given))
     if given:

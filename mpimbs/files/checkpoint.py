@@ -232,7 +232,7 @@ def is_checkpoint(path: Path) -> bool:
     try:
         with open_hdf5(path) as file:
             return str(file.attrs.get("format", "")).startswith(_KIND)
-    except (OSError, InputError):
+    except (OSError, RuntimeError, KeyError, InputError):
         return False
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -27,13 +29,27 @@ def newest(path: Path, run: str | None = None) -> Path:
     """
     written = {}
     for file in (part_of(path), path):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, KeyError):
             written[file] = file.stat().st_mtime_ns
             if run is not None:
                 with open_hdf5(file) as found:
                     if found.attrs.get("run") == run:
                         return file
     return max(written, key=lambda file: written[file], default=path)
+
+
+class RunFile(h5py.File):
+    """The output of a run, open for reading: who leaves its block for what is damaged in it is told so."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        name = self.filename
+        super().__exit__(kind, error, trace)
+        damaged = isinstance(error, json.JSONDecodeError | UnicodeError) or "synchronously" in str(
+            error
+        )  # which is what HDF5 says
+        if error is not None and damaged and not isinstance(error, InputError):
+            reason = error.args[0] if isinstance(error, KeyError) else error
+            raise InputError(f"{name}: is damaged ({reason}); take a copy of it, or simulate again") from None
 
 
 def open_output(path: str | Path, run: str | None = None) -> h5py.File:
@@ -51,15 +67,17 @@ def open_output(path: str | Path, run: str | None = None) -> h5py.File:
     Raises
     ------
     InputError
-        It is of another run.
+        It is of another run. When its `with` block ends: something is damaged that was read there.
     OSError
-        There is no such file, or it is no HDF5 file; what is damaged is found when it is read (KeyError, OSError).
+        There is no such file, or it is no HDF5 file.
     """
-    file = open_hdf5(newest(as_path("the output", path), run))
-    if run is not None and file.attrs.get("run") != run:
-        file.close()
-        raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
-    return file
+    file = RunFile(open_hdf5(newest(as_path("the output", path), run)).id)
+    with contextlib.ExitStack() as closing:
+        closing.enter_context(file)
+        if run is None or file.attrs.get("run") == run:
+            closing.pop_all()
+            return file
+    raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
 
 
 def open_run(path: Path, run: str | None = None) -> h5py.File:
@@ -68,7 +86,7 @@ def open_run(path: Path, run: str | None = None) -> h5py.File:
     Raises
     ------
     InputError
-        There is none, or it is none, or another's.
+        There is none, or it is none, another's, or damaged.
     """
     place = newest(path, run)
     try:
@@ -76,10 +94,12 @@ def open_run(path: Path, run: str | None = None) -> h5py.File:
     except OSError as error:
         gone = f"is no readable HDF5 file ({reason_of(error)})" if place.exists() else "there is no such file"
         raise InputError(f"{place}: {gone}; give an output of mpimbs run") from None
-    if file.attrs.get("format") not in (FORMAT, ENSEMBLE_FORMAT) or "time" not in file:
-        file.close()
-        raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
-    return file
+    with contextlib.ExitStack() as closing:
+        closing.enter_context(file)
+        if file.attrs.get("format") in (FORMAT, ENSEMBLE_FORMAT) and "time" in file:
+            closing.pop_all()
+            return file
+    raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
 
 
 def open_hdf5(file: Path) -> h5py.File:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
 from mpimbs.base.arrays import Floats
+from mpimbs.base.disk import UNREADABLE
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.dynamics import Dynamics
@@ -106,7 +106,7 @@ def read_state(path: str | Path, system: Contents, contents: StateArrays = DRIVE
             arrays = {} if single else {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; give an .npz file with {contents}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path}: is not a readable .npz file ({_reason(error)}); write it with numpy.savez") from None
     if single:
         raise InputError(f"{path}: holds a single array; give an .npz file with {contents}")

@@ -225,7 +225,7 @@ class SimulationSettings(EvaluationSettings):
                 f"the time between samples ({every:g} s) is beyond the end at {t_end:g} s; give a shorter `every`, "
                 f"or `every={t_end:g}` for the begin and the end alone"
             )
-        if every is None and dt is not None and t_end / dt > 1e15:
+        if dt is not None and t_end / dt > 1e15:  # which would be lost beside the time
             raise InputError(f"`dt={dt:g}` is too short a step for {t_end:g} s; give a longer one")
         every = self._between_samples()
         if t_end / every > MOST_SAMPLES:

@@ -216,7 +216,9 @@ RUN = "run @/model.toml -o @/out.h5 --t-end 1"
 BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --coupling pcg,cuts=4": ("4 cuts in a chain of 4 bodies: give --coupling cuts from 0 to 3",),
     f"{RUN} --coupling cuts=-1": ("-1 cuts", "give --coupling cuts from 0 to 3"),
-    f"{RUN} --coupling estimate=zero": ("'dcae' has no solver to set", "choose --coupling pcg"),
+    f"{RUN} --coupling estimate=zero,most=9": ("has no solver to set: leave out --coupling estimate, --coupling most",),
+    f"{RUN} --coupling pcg,penalty=3": ("'pcg' has no multipliers to find: leave out --coupling penalty, or choose",),
+    f"{RUN} --dt 1e-300 --every 0.1": ("--dt 1e-300 is too short a step for 1 s",),
     f"{RUN} --coupling pcg,preconditioner=ilu": ("unknown preconditioner 'ilu'; choose one of: jacobi",),
     f"{RUN} --coupling pcg,rtol=2": ("the constraint loads must be between 0 and 1, got --coupling rtol=2",),
     "check @/modle.toml": ("@/modle.toml: there is no such file; did you mean 'model.toml'?",),
@@ -549,13 +551,17 @@ def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], fol
         np.save(folder / "single.npy", np.zeros(NQ))
         savez(folder / "objects.npz", q=np.array([None]), u=np.zeros(NU))
         savez(folder / "whole.npz", **state_of())
-        (folder / "half.npz").write_bytes((folder / "whole.npz").read_bytes()[:300])
+        whole = (folder / "whole.npz").read_bytes()
+        (folder / "half.npz").write_bytes(whole[:300])
+        flags = whole.index(b"PK\x01\x02") + 8  # of the first array, in the table of contents
+        (folder / "patched.npz").write_bytes(whole[:flags] + bytes([whole[flags] | 0x20]) + whole[flags + 1 :])
         (folder / "empty.npz").write_bytes(b"")
         (folder / "text.npz").write_text("q = 1")
     comm.Barrier()
     unreadable = "is not a readable .npz file"
     other, damaged = f"{unreadable} (it holds other things than arrays", f"{unreadable} (it is damaged or incomplete)"
     reasons = {"single.npy": "holds a single array", "objects.npz": other, "half.npz": damaged, "empty.npz": damaged}
+    reasons["patched.npz"] = damaged  # of a kind that Python's library has not implemented
     for name, reason in (reasons | {"text.npz": other}).items():
         command = f"acceleration @/model.toml --state @/{name} -o @/out.npz"
         refuses(comm, call, folder, command, f"mpimbs: @/{name}: {reason}")

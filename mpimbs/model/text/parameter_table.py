@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.arrays import Floats
+from mpimbs.base.disk import UNREADABLE
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 
@@ -69,7 +69,7 @@ def read_table(path: str | Path) -> ParameterTable:
             lines = list(_numbered(file))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; give a table of parameters (.csv, .npz)") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, csv.Error) as error:
+    except (*UNREADABLE, csv.Error) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: is no readable table ({error}); give a .csv or .npz file") from None

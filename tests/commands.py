@@ -21,7 +21,6 @@ from mpimbs.base.errors import InputError
 from mpimbs.base.names import FORMS
 from mpimbs.coupling import COUPLINGS
 from mpimbs.model import system_from_text, system_text
-from mpimbs.run.state import read_state
 from oracles.dense import Array
 from oracles.random_systems import choice
 from oracles.structured_systems import TIME, Case, Weighted
@@ -252,8 +251,7 @@ def answer_motion(case: Case, line: CommandLine) -> Found:
     )
     line(f"run @model.toml --state @begin.npz {words} --checkpoint-steps 1 -o @out.h5")
     again = system_from_text(system_text(case.system), "model.toml")
-    begin = read_state(line.folder / "begin.npz", again.contents)  # which makes quaternions of unit length
-    right = simulate(again, comm=line.comm, state=begin, **given)
+    right = simulate(again, comm=line.comm, state=(case.q, case.u), **given)
     line("export @out.h5 -o @out.npz")
     line(choice(source, ("plot @out.h5", "export @out.h5 -o @out.csv", "export @out.h5 -o @out.vtkhdf")))
     if line.comm.bcast((line.folder / "out.checkpoint.h5").exists()):  # not where a step was enough

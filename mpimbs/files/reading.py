@@ -38,7 +38,7 @@ def newest(path: Path, run: str | None = None) -> Path:
     return max(written, key=lambda file: written[file], default=path)
 
 
-class RunFile(h5py.File):
+class OpenedFile(h5py.File):
     """The output of a run, open for reading: who leaves its block for what is damaged in it is told so."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -71,7 +71,7 @@ def open_output(path: str | Path, run: str | None = None) -> h5py.File:
     OSError
         There is no such file, or it is no HDF5 file.
     """
-    file = RunFile(open_hdf5(newest(as_path("the output", path), run)).id)
+    file = OpenedFile(open_hdf5(newest(as_path("the output", path), run)).id)
     with contextlib.ExitStack() as closing:
         closing.enter_context(file)
         if run is None or file.attrs.get("run") == run:

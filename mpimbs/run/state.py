@@ -18,6 +18,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES
 from mpimbs.model.contents import Contents
+from mpimbs.model.text.table import ROUND_OFF
 from mpimbs.parts.subchain import Subchain
 
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
@@ -220,5 +221,5 @@ def _unit_quaternions(where: str | Path, system: Contents, q: Floats) -> Floats:
         k = int(np.argmax(bad))
         name = system.name_of(int(np.flatnonzero(quaternion)[k]))
         raise InputError(f"{where}: the quaternion of body '{name}' has length {length[k]:.6g}; give unit quaternions")
-    q[index] /= length[:, None]
+    q[index] /= np.where(np.abs(length - 1.0) <= ROUND_OFF, 1.0, length)[:, None]
     return q

@@ -11,6 +11,7 @@ import mpimbs
 from documents import PAGES, blocks
 from mpi_helpers import parallel_assert
 from mpimbs import Checkpoints, InputError, Simulation, SimulationError, System, load, restart, simulate, system_from
+from mpimbs.run.state import read_state
 from run.event_systems import floating
 from run.motions import tumbler
 from tolerances import assert_close
@@ -126,6 +127,21 @@ def test_the_state_is_saved_for_another_run(comm: MPI.Comm, folder: Path) -> Non
             assert np.array_equal(file["q"], q) and np.array_equal(file["u"], u)
         with pytest.raises(InputError, match="exists"):
             simulation.save(path)
+
+
+def test_another_run_begins_with_the_bits_of_a_state(comm: MPI.Comm, folder: Path) -> None:
+    """Quaternions, which steps leave at unit length to rounding, were scaled once more."""
+    system = system_from("free_chain:4")
+    with Simulation(system, comm) as simulation:
+        for k in range(1, 9):
+            simulation.advance(0.05 * k)
+            q, u, *_ = simulation.state
+            path = simulation.save(folder / f"state{k}.npz")
+            comm.Barrier()
+            with Simulation(
+                "free_chain:4", comm, state=read_state(path, system_from("free_chain:4").contents)
+            ) as other:
+                parallel_assert(np.array_equal(other.state.q, q) and np.array_equal(other.state.u, u), str(k), comm)
 
 
 def test_an_error_closes_it(comm: MPI.Comm) -> None:

@@ -31,7 +31,7 @@ Numbers = tuple[float, ...]
 
 _UNIT_TOLERANCE = 1e-6  # how far a quaternion's norm may be from 1 before it counts as a mistake
 _NUMBERS = (float, int)
-_ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
+ROUND_OFF = 1e-15  # what is this close to unit length is left as it is, so that it survives a file bit by bit
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def unit_quaternion(value: Any) -> tuple[float, ...]:
 
 
 def _scaled(values: tuple[float, ...], norm: float) -> tuple[float, ...]:
-    return values if abs(norm - 1) <= _ROUND_OFF else tuple(x / norm for x in values)
+    return values if abs(norm - 1) <= ROUND_OFF else tuple(x / norm for x in values)
 
 
 def pair(check: Callable[[Any], Item]) -> Callable[[Any], tuple[Item, Item]]:

@@ -35,6 +35,17 @@ _FILTERS = (2, 3)  # of mjtDyn, what follows a control with a lag
 _LEAST_LAG = 1e-15  # s
 _COUNTS = {"body": "nbody", "joint": "njnt", "equality": "neq"}  # of what is named by its number, how many there are
 
+# Numbers of a compiled model that robots are made of, by what they are of; ranges may be without an end.
+_NUMBERS = {
+    "body": ("body_pos", "body_quat", "body_ipos", "body_iquat", "body_mass", "body_inertia"),
+    "joint": ("jnt_pos", "jnt_axis", "jnt_stiffness"),
+    "actuator": ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_dynprm"),
+    "tendon": ("tendon_stiffness", "tendon_damping", "tendon_lengthspring"),
+    "geom": ("geom_pos", "geom_quat", "geom_size"),
+}
+_OF_JOINTS = ("qpos0", "qpos_spring", "dof_damping", "dof_armature", "dof_frictionloss", "wrap_prm", "key_qpos")
+_MOST = 1e100  # beyond which squares are beyond all numbers
+
 
 def read_mjcf(path: Path, keyframe: str = "") -> Robot:
     """Read a robot from an MJCF file, whose joints begin as one of its keyframes says, by name.
@@ -42,7 +53,7 @@ def read_mjcf(path: Path, keyframe: str = "") -> Robot:
     Raises
     ------
     InputError
-        MuJoCo is not installed, or refuses the file; or there is no such keyframe.
+        MuJoCo is not installed, or refuses the file; some number in it is none; or there is no such keyframe.
     """
     try:
         import mujoco
@@ -65,6 +76,7 @@ class _Compiled:
     def __init__(self, mujoco: Any, model: Any, path: Path, keyframe: str) -> None:
         self._mujoco, self._model, self._path = mujoco, model, path
         self._objects = mujoco.mjtObj
+        self._refuse_not_finite()
         self._tendons = FixedTendons(model, self._name)
         self._begin, self._speeds, self._keyframe = model.qpos0, np.zeros(model.nv), keyframe
         self._key = -1
@@ -104,6 +116,15 @@ class _Compiled:
         while found in taken:
             found += "_"
         return found
+
+    def _refuse_not_finite(self) -> None:
+        """Refuse numbers that MuJoCo takes as they stand, such as an axis of inf, which give NaN later."""
+        for kind, names in (*_NUMBERS.items(), ("", _OF_JOINTS)):
+            for name in names:
+                bad = ~(np.abs(getattr(self._model, name)) < _MOST)
+                if bad.any():
+                    of = f"{kind} '{self._name(kind, int(np.argwhere(bad)[0][0]))}': " if kind else ""
+                    raise InputError(f"{of}{name} is not finite, or beyond {_MOST:g}, as MuJoCo reads it; correct it")
 
     def _given(self, kind: str, number: int) -> str | None:
         name: str | None = self._mujoco.mj_id2name(self._model, getattr(self._objects, f"mjOBJ_{kind.upper()}"), number)
@@ -302,6 +323,8 @@ class _Compiled:
     def _gear(self, number: int, name: str, robot: Robot) -> None:
         """A joint that follows another; coordinates count from those of the initial position."""
         m = self._model
+        if not np.isfinite(m.eq_data[number, :5]).all():
+            raise InputError(f"equality '{name}': a coefficient is not finite; correct it")
         ends, (begin, ratio, *curved) = [int(m.eq_obj1id[number]), int(m.eq_obj2id[number])], m.eq_data[number, :5]
         if ends[1] < 0 or any(curved):
             robot.leave_out("equality of a joint alone, or not linear", name)

@@ -29,7 +29,7 @@ def newest(path: Path, run: str | None = None) -> Path:
     """
     written = {}
     for file in (part_of(path), path):
-        with contextlib.suppress(OSError, KeyError):
+        with contextlib.suppress(OSError, KeyError, RuntimeError):
             written[file] = file.stat().st_mtime_ns
             if run is not None:
                 with open_hdf5(file) as found:
@@ -44,12 +44,12 @@ class OpenedFile(h5py.File):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         name = self.filename
         super().__exit__(kind, error, trace)
-        damaged = isinstance(error, json.JSONDecodeError | UnicodeError) or "synchronously" in str(
-            error
-        )  # which is what HDF5 says
-        if error is not None and damaged and not isinstance(error, InputError):
+        if error is None or isinstance(error, InputError):
+            return
+        # HDF5 says what it could not do "synchronously", whichever class h5py makes of that.
+        if isinstance(error, json.JSONDecodeError | UnicodeError) or "synchronously" in str(error):
             reason = error.args[0] if isinstance(error, KeyError) else error
-            raise InputError(f"{name}: is damaged ({reason}); take a copy of it, or simulate again") from None
+            raise InputError(f"{name}: is damaged ({reason}); take a copy from before, or simulate again") from None
 
 
 def open_output(path: str | Path, run: str | None = None) -> h5py.File:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
 import mpimbs.cli
@@ -56,7 +57,7 @@ OPTIONS = {
     "projection": ("none", "positions", "velocities", "all"),
     "stabilisation": ("0.01", "1"),
     "sample": ("q", "q,u", "pose", "load,power", "joint_work", "pose:link1", "q:nobody", "energy"),
-    "checkpoint-steps": ("1", "5 --checkpoint @c.h5", "5 --checkpoint-keep 1"),
+    "checkpoint-steps": ("1", "5 --checkpoint @/c.h5", "5 --checkpoint-keep 1"),
     "tension": ("auto", "on", "off"),
     "poses": ("", "--loads", "--extremes", "--no-witness", "--force", "--pictures"),
     "loads": ("", "--extremes --poses"),
@@ -69,21 +70,34 @@ KEYS = {
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code, and what rank 0 has said."""
+    """How a command ended on a rank: its exit code, and what it said there."""
 
-    code: int
+    code: Any
     out: str
     err: str
+
+
+def run_command(words: str, folder: Path, comm: MPI.Comm) -> Ended:
+    """Run a command on all ranks, in whose words `@` is the folder; give what it left on this one."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
+        mpimbs.cli.main([word.replace("@", str(folder)) for word in words.split()], comm)
+    return Ended(stop.value.code, out.getvalue(), err.getvalue())
 
 
 class CommandLine:
     """The command line, called by all ranks: `@` in its words is the folder.
 
-    `@model.toml` is the model of the case, `@state.npz` its state.
+    Attributes
+    ----------
+    folder : Path
+        With the model of the case, `@/model.toml`, and its state, `@/state.npz`.
+    source : Weighted
+        What the seed of the case draws.
     """
 
     def __init__(self, case: Case, comm: MPI.Comm) -> None:
-        self.comm = comm
+        self.comm, self.source = comm, Weighted(case.seed + 13 * 10**9)
         self.folder = Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None))
         self.put("model.toml", system_text(case.system).encode())
         self.state("state.npz", q=case.q, u=case.u, tau=case.tau)
@@ -102,10 +116,11 @@ class CommandLine:
             (self.folder / name).write_bytes(content)
         self.comm.Barrier()
 
-    def damage(self, source: Weighted, name: str) -> None:
-        content = (self.folder / name).read_bytes() if self.comm.rank == 0 else b""
+    def damage(self, name: str) -> None:
+        """A file is damaged; what is drawn is rank 0's."""
+        if self.comm.rank == 0:
+            (self.folder / name).write_bytes(damaged(self.source, (self.folder / name).read_bytes()))
         self.comm.Barrier()
-        self.put(name, damaged(source, content) if content else b"")
 
     def state(self, name: str, **arrays: Array | None) -> None:
         """A file of arrays, which rank 0 has."""
@@ -113,22 +128,16 @@ class CommandLine:
             np.savez(self.folder / name, **arrays)  # type: ignore[arg-type]
         self.comm.Barrier()
 
-    def arrays(self, name: str) -> dict[str, Array]:
-        """What is in a file of arrays; on rank 0."""
+    def arrays(self, name: str, *wanted: str) -> dict[str, Array | None]:
+        """Some of a file of arrays, which have to be there; None on all ranks but 0."""
         if self.comm.rank:
-            return {}
+            return dict.fromkeys(wanted)
         with np.load(self.folder / name) as file:
-            return dict(file)
+            return {array: file[array] for array in wanted}
 
     def ended(self, words: str) -> Ended:
         """Run a command, however it ends."""
-        out, err, code = io.StringIO(), io.StringIO(), 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                mpimbs.cli.main([word.replace("@", f"{self.folder}/") for word in words.split()], self.comm)
-            except SystemExit as stop:
-                code = int(stop.code or 0)
-        return self.comm.bcast(Ended(code, out.getvalue(), err.getvalue()))
+        return self.comm.bcast(run_command(words, self.folder, self.comm))
 
     def __call__(self, words: str) -> str:
         """What a command says.
@@ -189,48 +198,48 @@ def damaged(source: Weighted, content: bytes, between: str = "") -> bytes:
 
 
 def answer_accelerations(case: Case, line: CommandLine) -> Found:
-    source = Weighted(case.seed + 13 * 10**9)
+    source = line.source
     n, comm, coupling = case.system.n_bodies, line.comm, {"coupling": "dcae"}
     if source.chance(0.5) and n > comm.size:
         cuts = min(n - 1, comm.size - 1 + source.index(4))
         coupling = {"coupling": choice(source, ("dcae", "pcg")), "cuts": cuts}
     name, *keys = (f"{'' if key == 'coupling' else f'{key}='}{value}" for key, value in coupling.items())
     options = f"--coupling {','.join((name, *keys))}{' --loads' if source.chance(0.5) else ''}"
-    line(f"acceleration @model.toml --state @state.npz --time {TIME} -o @a.npz {options}")
-    return {"udot": line.arrays("a.npz").get("udot"), "settings": coupling}
+    line(f"acceleration @/model.toml --state @/state.npz --time {TIME} -o @/a.npz {options}")
+    return {**line.arrays("a.npz", "udot"), "settings": coupling}
 
 
 def answer_matrices(case: Case, line: CommandLine) -> Found:
     line.state("q.npz", q=case.q)
-    form = choice(Weighted(case.seed + 13 * 10**9), FORMS)
-    line(f"inertia @model.toml --state @q.npz --inverse --form {form} -o @m.npz")
-    found = line.arrays("m.npz")
-    return {"M": found.get("M"), "M^-1": found.get("M_inverse")}
+    form = choice(line.source, FORMS)
+    line(f"inertia @/model.toml --state @/q.npz --inverse --form {form} -o @/m.npz")
+    found = line.arrays("m.npz", "M", "M_inverse")
+    return {"M": found["M"], "M^-1": found["M_inverse"]}
 
 
 def answer_actuation(case: Case, line: CommandLine) -> Found:
-    line(f"acceleration @model.toml --state @state.npz --time {TIME} -o @a.npz")
-    udot = line.arrays("a.npz").get("udot")
-    line.state("asked.npz", q=case.q, u=case.u, udot=udot)
-    line(f"inverse @model.toml --state @asked.npz --time {TIME} -o @tau.npz")
-    return {"udot": udot, "tau": line.arrays("tau.npz").get("tau")}
+    line(f"acceleration @/model.toml --state @/state.npz --time {TIME} -o @/a.npz")
+    found = line.arrays("a.npz", "udot")
+    line.state("asked.npz", q=case.q, u=case.u, **found)
+    line(f"inverse @/model.toml --state @/asked.npz --time {TIME} -o @/tau.npz")
+    return found | line.arrays("tau.npz", "tau")
 
 
 def answer_equilibrium(case: Case, line: CommandLine) -> Found:
     line.state("q.npz", q=case.q)
-    said = line("settle @model.toml --state @q.npz -o @rest.npz")
-    q = line.arrays("rest.npz").get("q")
-    line.state("rest_q.npz", q=q)
-    line("modes @model.toml --state @rest_q.npz -k 3 -o @modes.npz")
-    found = line.arrays("modes.npz")
+    said = line("settle @/model.toml --state @/q.npz -o @/rest.npz")
+    found = line.arrays("rest.npz", "q")
+    line.state("rest_q.npz", **found)
+    line("modes @/model.toml --state @/rest_q.npz -k 3 -o @/modes.npz")
     left = re.search(r"acceleration left (\S+)", said)
-    lowest = tuple(found.get(name) for name in ("squares", "shapes", "residuals"))
-    return {"q": q, "left": float(left[1]) if left else np.inf, "modes": lowest}
+    assert left is not None, said
+    lowest = line.arrays("modes.npz", "squares", "shapes", "residuals")
+    return found | {"left": float(left[1]), "modes": tuple(lowest.values())}
 
 
 def answer_motion(case: Case, line: CommandLine) -> Found:
     """A run, and the same by Python; its output exported, drawn, and found complete."""
-    source, t_end = Weighted(case.seed + 13 * 10**9), 1e-3
+    source, t_end = line.source, 1e-3
     line.state("begin.npz", q=case.q, u=case.u)
     fixed = source.chance(0.5)
     given = {"integrator": "rk4", "dt": t_end / 8} if fixed else {"integrator": "dopri5", "rtol": 1e-6, "atol": 1e-6}
@@ -238,23 +247,23 @@ def answer_motion(case: Case, line: CommandLine) -> Found:
     words = " ".join(
         f"--{k.replace('_', '-')}{'' if v is True else f' {v}'}" for k, v in given.items() if v is not False
     )
-    line(f"run @model.toml --state @begin.npz {words} --checkpoint-steps 1 -o @out.h5")
+    line(f"run @/model.toml --state @/begin.npz {words} --checkpoint-steps 1 -o @/out.h5")
     again = system_from_text(system_text(case.system), "model.toml")
     right = simulate(again, comm=line.comm, state=(case.q, case.u), **given)
-    line("export @out.h5 -o @out.npz")
-    line(choice(source, ("plot @out.h5", "export @out.h5 -o @out.csv", "export @out.h5 -o @out.vtkhdf")))
+    line("export @/out.h5 -o @/out.npz")
+    line(choice(source, ("plot @/out.h5", "export @/out.h5 -o @/out.csv", "export @/out.h5 -o @/out.vtkhdf")))
     if line.comm.bcast((line.folder / "out.checkpoint.h5").exists()):  # not where a step was enough
-        assert "complete" in line("restart @out.h5")
+        assert "complete" in line("restart @/out.h5")
     if line.comm.rank:
         return {}
-    written, exported = load(line.folder / "out.h5"), line.arrays("out.npz")
     files = {"t": "time", "q": "q", "u": "u", "energy": "energy"}
+    written, exported = load(line.folder / "out.h5"), line.arrays("out.npz", *files.values())
     return {name: (getattr(written, name), exported[there], getattr(right, name)) for name, there in files.items()}
 
 
 def answer_copy(case: Case, line: CommandLine) -> Found:
-    line("convert @model.toml -o @again.toml")
-    line("check @again.toml")
+    line("convert @/model.toml -o @/again.toml")
+    line("check @/again.toml")
     texts = (
         {(line.folder / name).read_text() for name in ("model.toml", "again.toml")} if line.comm.rank == 0 else set()
     )
@@ -263,27 +272,27 @@ def answer_copy(case: Case, line: CommandLine) -> Found:
 
 def answer_damage(case: Case, line: CommandLine) -> Found:
     """A damaged file is refused in one message, or taken for what it says."""
-    source = Weighted(case.seed + 13 * 10**9)
+    source = line.source
     way = choice(source, ("model", "model", "state", "table", "robot", "output", "output"))
-    words = "acceleration @model.toml --state @state.npz -o @x.npz"
+    words = "acceleration @/model.toml --state @/state.npz -o @/x.npz"
     if way == "model":
         line.put("model.toml", damaged(source, system_text(case.system).encode(), "\n"))
     elif way == "state":
-        line.damage(source, "state.npz")
+        line.damage("state.npz")
     elif way == "table":
         rows = "".join(f"copy{k}, {1 + k / 10}, {k / 5}\n" for k in range(4))
         line.put("table.csv", damaged(source, f"name, link1.mass, q:link1\n{rows}".encode(), "\n"))
-        words = "run chain:2 --t-end 0.001 --parameters @table.csv -o @x.h5"
+        words = "run chain:2 --t-end 0.001 --parameters @/table.csv -o @/x.h5"
     elif way == "robot":
         form = choice(source, ("urdf", "mjcf"))
         line.put("robot." + form.replace("mjcf", "xml"), damaged(source, ROBOTS[form].encode(), ">"))
-        words = f"{choice(source, ('acceleration', 'convert'))} @robot.{form.replace('mjcf', 'xml')} -o @x."
+        words = f"{choice(source, ('acceleration', 'convert'))} @/robot.{form.replace('mjcf', 'xml')} -o @/x."
         words += "npz" if words.startswith("acc") else "toml"
     else:
-        line("run chain:3 --t-end 0.1 --every 0.02 --checkpoint-steps 2 -o @out.h5")
-        line.damage(source, choice(source, ("out.h5", "out.h5", "out.checkpoint.h5")))
+        line("run chain:3 --t-end 0.1 --every 0.02 --checkpoint-steps 2 -o @/out.h5")
+        line.damage(choice(source, ("out.h5", "out.h5", "out.checkpoint.h5")))
         words = choice(
-            source, ("plot @out.h5", "export @out.h5 -o @x.npz", "restart @out.h5", "restart @out.checkpoint.h5")
+            source, ("plot @/out.h5", "export @/out.h5 -o @/x.npz", "restart @/out.h5", "restart @/out.checkpoint.h5")
         )
     wrong = bad_end(line.ended(words))
     return {"wrong": wrong and f"{words}, of a damaged {way}: {wrong}"}
@@ -291,8 +300,8 @@ def answer_damage(case: Case, line: CommandLine) -> Found:
 
 def answer_options(case: Case, line: CommandLine) -> Found:
     """Any options together make a run that is complete, or are refused in one message."""
-    source = Weighted(case.seed + 13 * 10**9)
-    words = f"run {choice(source, MODELS)} --t-end 0.02 -o @out.h5"
+    source = line.source
+    words = f"run {choice(source, MODELS)} --t-end 0.02 -o @/out.h5"
     for name, values in OPTIONS.items():
         if source.chance(0.25):
             words += f" --{name} {choice(source, values)}"
@@ -309,7 +318,7 @@ def answer_options(case: Case, line: CommandLine) -> Found:
 
 def answer_mistake(case: Case, line: CommandLine) -> Found:
     """What is wrong in a command is told, and nothing is written."""
-    words = mistaken(Weighted(case.seed + 13 * 10**9), case)
+    words = mistaken(line.source, case)
     ended = line.ended(words)
     wrong = bad_end(ended) or ("" if ended.code == 2 else f"exit code {ended.code}")
     if not wrong and line.comm.rank == 0 and (left := {path.name for path in line.folder.iterdir()} - line.given):
@@ -320,41 +329,41 @@ def answer_mistake(case: Case, line: CommandLine) -> Found:
 def mistaken(source: Weighted, case: Case) -> str:
     """A command with something in it that is wrong."""
     n = case.system.n_bodies
-    commands: list[Any] = [
-        "acceleration @model.toml -o @x.npz --coupling nothing",
-        f"acceleration @model.toml -o @x.npz --coupling pcg,cuts={n + source.index(3)}",
-        "acceleration @model.toml -o @x.npz --coupling pcg,cut=3",
-        "acceleration @model.toml -o @x.txt",
-        "acceleration @model.toml -o @absent/x.npz",
-        "acceleration @model.toml --state @absent.npz -o @x.npz",
-        "acceleration @model.toml --state @model.toml -o @x.npz",
-        "acceleration @state.npz -o @x.npz",
-        "acceleration @model.toml -o @state.npz",
-        "acceleration @model.toml -o @x.npz --time nan",
-        "acceleration @model.toml -o @x.npz --forces absent:add",
-        "inverse @model.toml --state @state.npz -o @x.npz",
-        "inertia @model.toml -o @x.npz --form square",
-        "modes @model.toml -o @x.npz -k 0",
-        "run @model.toml -o @x.h5 --t-end -1",
-        "run @model.toml -o @x.h5 --t-end 1 --every 0",
-        "run @model.toml -o @x.h5 --t-end 1 --rtol nan",
-        "run @model.toml -o @x.h5 --t-end 1 --integrator euler",
-        "run @model.toml -o @x.h5 --t-end 1 --dt 0.1 --rtol 1e-3 --parameters @model.toml",
-        "run @model.toml -o @x.h5 --t-end 1 --parameters @absent.csv",
-        "restart @model.toml",
-        "restart @absent.h5",
-        "plot @model.toml",
-        "export @state.npz -o @x.csv",
-        "convert @model.toml -o @model.toml",
-        "convert @model.toml -o @x.toml --free",
-        "check @absent.toml",
-        f"check @model.toml --ranks {10**9}",
+    commands = [
+        "acceleration @/model.toml -o @/x.npz --coupling nothing",
+        f"acceleration @/model.toml -o @/x.npz --coupling pcg,cuts={n + source.index(3)}",
+        "acceleration @/model.toml -o @/x.npz --coupling pcg,cut=3",
+        "acceleration @/model.toml -o @/x.txt",
+        "acceleration @/model.toml -o @/absent/x.npz",
+        "acceleration @/model.toml --state @/absent.npz -o @/x.npz",
+        "acceleration @/model.toml --state @/model.toml -o @/x.npz",
+        "acceleration @/state.npz -o @/x.npz",
+        "acceleration @/model.toml -o @/state.npz",
+        "acceleration @/model.toml -o @/x.npz --time nan",
+        "acceleration @/model.toml -o @/x.npz --forces absent:add",
+        "inverse @/model.toml --state @/state.npz -o @/x.npz",
+        "inertia @/model.toml -o @/x.npz --form square",
+        "modes @/model.toml -o @/x.npz -k 0",
+        "run @/model.toml -o @/x.h5 --t-end -1",
+        "run @/model.toml -o @/x.h5 --t-end 1 --every 0",
+        "run @/model.toml -o @/x.h5 --t-end 1 --rtol nan",
+        "run @/model.toml -o @/x.h5 --t-end 1 --integrator euler",
+        "run @/model.toml -o @/x.h5 --t-end 1 --dt 0.1 --rtol 1e-3 --parameters @/model.toml",
+        "run @/model.toml -o @/x.h5 --t-end 1 --parameters @/absent.csv",
+        "restart @/model.toml",
+        "restart @/absent.h5",
+        "plot @/model.toml",
+        "export @/state.npz -o @/x.csv",
+        "convert @/model.toml -o @/model.toml",
+        "convert @/model.toml -o @/x.toml --free",
+        "check @/absent.toml",
+        f"check @/model.toml --ranks {10**9}",
         "check chain:-3",
         "check chain:x",
-        "predict @model.toml --ranks 0",
-        "bench @model.toml --ranks 2",
-        "settle @model.toml",
+        "predict @/model.toml --ranks 0",
+        "bench @/model.toml --ranks 2",
+        "settle @/model.toml",
         "acceleration",
-        "accelerations @model.toml -o @x.npz",
+        "accelerations @/model.toml -o @/x.npz",
     ]
     return str(choice(source, commands))

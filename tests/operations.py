@@ -247,8 +247,8 @@ def judge_accelerations(case: Case, found: Found, oracle: Any) -> Iterator[Row]:
 
 def answer_assembly(case: Case, line: CommandLine) -> Found:
     line.state("near.npz", q=opened_state(case), u=case.u)
-    line("assemble @model.toml --state @near.npz -o @closed.npz")
-    return {"q": line.arrays("closed.npz").get("q")}
+    line("assemble @/model.toml --state @/near.npz -o @/closed.npz")
+    return line.arrays("closed.npz", "q")
 
 
 def judge_motion(_: Case, found: Found, __: Any) -> Iterator[Row]:

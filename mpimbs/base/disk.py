@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import NamedTuple
-
-# What numpy raises where a file of arrays is damaged, or none.
-UNREADABLE = OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error
 
 
 class Mount(NamedTuple):

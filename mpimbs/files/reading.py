@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ def newest(path: Path, run: str | None = None) -> Path:
 class OpenedFile(h5py.File):
     """The output of a run, open for reading: who leaves its block for what is damaged in it is told so."""
 
+    def fits(self, check: Callable[[], bool]) -> bool:
+        """Whether it is what it should be; where it is not, or that can't be read, it is closed."""
+        with contextlib.ExitStack() as closing:
+            closing.enter_context(self)
+            if found := check():
+                closing.pop_all()
+        return found
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         name = self.filename
         super().__exit__(kind, error, trace)
@@ -52,7 +61,7 @@ class OpenedFile(h5py.File):
             raise InputError(f"{name}: is damaged ({reason}); take a copy from before, or simulate again") from None
 
 
-def open_output(path: str | Path, run: str | None = None) -> h5py.File:
+def open_output(path: str | Path, run: str | None = None) -> OpenedFile:
     """Open an output file for reading: also while its run goes on, and after that was killed.
 
     It has the samples of the last flush, about a second ago; open it again for later ones. The run is not disturbed.
@@ -72,15 +81,12 @@ def open_output(path: str | Path, run: str | None = None) -> h5py.File:
         There is no such file, or it is no HDF5 file.
     """
     file = OpenedFile(open_hdf5(newest(as_path("the output", path), run)).id)
-    with contextlib.ExitStack() as closing:
-        closing.enter_context(file)
-        if run is None or file.attrs.get("run") == run:
-            closing.pop_all()
-            return file
-    raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
+    if not file.fits(lambda: run is None or file.attrs.get("run") == run):
+        raise InputError(f"{path}: another run has been written there since; look at that by `mpimbs.load`")
+    return file
 
 
-def open_run(path: Path, run: str | None = None) -> h5py.File:
+def open_run(path: Path, run: str | None = None) -> OpenedFile:
     """Open the output of a run or an ensemble for reading, as `open_output`.
 
     Raises
@@ -94,12 +100,9 @@ def open_run(path: Path, run: str | None = None) -> h5py.File:
     except OSError as error:
         gone = f"is no readable HDF5 file ({reason_of(error)})" if place.exists() else "there is no such file"
         raise InputError(f"{place}: {gone}; give an output of mpimbs run") from None
-    with contextlib.ExitStack() as closing:
-        closing.enter_context(file)
-        if file.attrs.get("format") in (FORMAT, ENSEMBLE_FORMAT) and "time" in file:
-            closing.pop_all()
-            return file
-    raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
+    if not file.fits(lambda: file.attrs.get("format") in (FORMAT, ENSEMBLE_FORMAT) and "time" in file):
+        raise InputError(f"{place}: is no output file of mpimbs; give what `run` or `simulate` has written")
+    return file
 
 
 def open_hdf5(file: Path) -> h5py.File:

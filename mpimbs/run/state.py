@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from mpimbs.base.arguments import array_of
 from mpimbs.base.arrays import Floats
-from mpimbs.base.disk import UNREADABLE
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES
 from mpimbs.model.contents import Contents
+from mpimbs.model.text.parameter_table import UNREADABLE
 from mpimbs.model.text.table import ROUND_OFF
 from mpimbs.parts.subchain import Subchain
 

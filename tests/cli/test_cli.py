@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,6 +19,7 @@ from mpi4py import MPI
 import mpimbs.cli
 import mpimbs.model
 import mpimbs.run.state
+from commands import Ended, run_command
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
 from mpimbs.kernels.lanes import native_width
@@ -95,14 +96,6 @@ SCRAMBLED = TREE.replace('parent = "two"', 'parent = "one"', 1)  # its bodies ar
 NU, NQ = 12, 14
 
 
-class Call(NamedTuple):
-    """What a command left on this rank."""
-
-    code: Any
-    out: str
-    err: str
-
-
 @pytest.fixture
 def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
     """A folder that all ranks know, with the model in it."""
@@ -114,18 +107,14 @@ def folder(comm: MPI.Comm, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(
-    comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], Call]]:
+def call(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Ended]]:
     """Runs a command on all ranks; `@` is the folder."""
     monkeypatch.setattr(LISTENER, "said", True)  # whether anything is left to compile depends on the tests before
 
-    def run(command: str) -> Call:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            mpimbs.cli.main([word.replace("@", str(folder)) for word in command.split()], comm)
+    def run(command: str) -> Ended:
+        found = run_command(command, folder, comm)
         comm.Barrier()
-        return Call(stop.value.code, *capsys.readouterr())
+        return found
 
     yield run
     comm.Barrier()  # before rank 0 removes the folder
@@ -141,7 +130,7 @@ def put(comm: MPI.Comm, path: Path, content: str | bytes | None) -> None:
     comm.Barrier()
 
 
-def refuses(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, command: str, *words: str) -> None:
+def refuses(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, command: str, *words: str) -> None:
     """A command ends with code 2 and one message that has the words, and leaves nothing behind."""
     before = {file: file.read_bytes() if file.is_file() else b"" for file in folder.iterdir()}
     comm.Barrier()
@@ -189,7 +178,7 @@ BAD_MODELS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # text, what takes 
 
 
 @pytest.mark.parametrize("case", BAD_MODELS)
-def test_a_bad_model(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+def test_a_bad_model(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, case: str) -> None:
     old, new, words = BAD_MODELS[case]
     assert MODEL.count(old) == 1
     put(comm, folder / "model.toml", MODEL.replace(old, new))
@@ -205,7 +194,7 @@ BAD_FILES: dict[str, tuple[str | bytes | None, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_FILES)
-def test_an_unreadable_model(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+def test_an_unreadable_model(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, case: str) -> None:
     content, words = BAD_FILES[case]
     put(comm, folder / "bad.toml", content)
     for command in ("check @/bad.toml", "bench @/bad.toml", "acceleration @/bad.toml -o @/out.npz"):
@@ -312,7 +301,7 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
 
 
 @pytest.mark.parametrize("command", BAD_COMMANDS)
-def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, command: str) -> None:
+def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, command: str) -> None:
     if "--pictures" in command:
         put(comm, folder / "model_motion.png", None)
     refuses(comm, call, folder, command, *BAD_COMMANDS[command])
@@ -320,7 +309,7 @@ def test_a_bad_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("left", ["out.h5", "out.h5.part", "out.npz", "out.npz.part"])
-def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, left: str) -> None:
+def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, left: str) -> None:
     put(comm, folder / left, "precious")
     command = RUN if ".h5" in left else "acceleration @/model.toml -o @/out.npz"
     unfinished = ", left by a run that did not end" if left.endswith(".part") else ""
@@ -331,7 +320,7 @@ def test_an_output_that_exists(comm: MPI.Comm, call: Callable[[str], Call], fold
 
 
 def test_inputs_of_other_kinds_are_no_outputs(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None
+    comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, forces: None
 ) -> None:
     if comm.rank == 0:
         savez(folder / "state.npz", **state_of())
@@ -344,7 +333,7 @@ def test_inputs_of_other_kinds_are_no_outputs(
 
 
 def test_pictures_and_predictions_are_replaced_when_asked(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path
+    comm: MPI.Comm, call: Callable[[str], Ended], folder: Path
 ) -> None:
     predict = "predict chain:4 --seconds 0.01 --ranks 1 -o @/p"
     assert call(predict).code == 0
@@ -401,7 +390,7 @@ BAD_STATES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_STATES)
-def test_a_bad_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+def test_a_bad_state(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, case: str) -> None:
     arrays, words = BAD_STATES[case]
     if comm.rank == 0:
         savez(folder / "state.npz", **arrays)
@@ -420,7 +409,7 @@ OTHER_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", OTHER_STATES)
-def test_a_state_for_another_command(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, case: str) -> None:
+def test_a_state_for_another_command(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, case: str) -> None:
     command, arrays, words = OTHER_STATES[case]
     if comm.rank == 0:
         savez(folder / "state.npz", **arrays)
@@ -429,7 +418,7 @@ def test_a_state_for_another_command(comm: MPI.Comm, call: Callable[[str], Call]
     refuses(comm, call, folder, f"{command} @/model.toml --state @/state.npz {options}", "@/state.npz: ", words)
 
 
-def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     """As if it were the model's; a restart goes on from there."""
     if comm.rank == 0:
         state = state_of(tau=None)
@@ -451,7 +440,7 @@ def test_a_run_begins_with_a_state(comm: MPI.Comm, call: Callable[[str], Call], 
             assert_close(name, one[name][:], two[name][:], "rounding", scale=np.abs(two[name][:]).max())
 
 
-def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
+def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, forces: None) -> None:
     system = read_system(folder / "model.toml")
     columns, tau = system.contents.columns(), np.zeros(NU)
     tau[6] = 0.75
@@ -467,7 +456,7 @@ def test_the_time_of_an_evaluation(comm: MPI.Comm, call: Callable[[str], Call], 
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
-def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, model: str) -> None:
+def test_inverse(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, forces: None, model: str) -> None:
     """The forces that give accelerations: those that gave them, and those of the oracle."""
     put(comm, folder / "model.toml", model)
     system, state = read_system(folder / "model.toml"), state_of()
@@ -494,7 +483,7 @@ def test_inverse(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forc
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("model", [MODEL, TREE, SCRAMBLED], ids=["chain", "tree", "scrambled"])
-def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, model: str) -> None:
+def test_inertia(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, model: str) -> None:
     put(comm, folder / "model.toml", model)
     system, state = read_system(folder / "model.toml"), state_of()
     if comm.rank == 0:
@@ -516,7 +505,7 @@ def test_inertia(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, mode
     refuses(comm, call, folder, "inertia @/model.toml --state @/nowhere.npz -o @/x.npz", "there is no such file")
 
 
-def test_modes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_modes(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     rod = (
         'name = "beam"\ncount = 8\nlength = 0.5\nEI = 2300.0\nmass_per_length = 2.7\nclamped = true\njoint = "revolute"'
     )
@@ -538,7 +527,7 @@ def test_modes(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     refuses(comm, call, folder, "modes @/rod.toml -o @/m.npz", "m.npz: exists", "--force")
 
 
-def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     for command in ("bench chain:4 --seconds 0", "bench chain:4 --batch 4 --seconds 0", "acceleration chain:4 -o @/x"):
         found = call(f"{command} --coupling lanes=8")
         assert found.code == 0
@@ -546,7 +535,7 @@ def test_lanes_without_effect(comm: MPI.Comm, call: Callable[[str], Call], folde
     assert call(f"bench chain:200 --coupling lanes={native_width()} --seconds 0").err == ""
 
 
-def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     if comm.rank == 0:
         np.save(folder / "single.npy", np.zeros(NQ))
         savez(folder / "objects.npz", q=np.array([None]), u=np.zeros(NU))
@@ -572,7 +561,7 @@ def test_a_state_that_is_no_npz(comm: MPI.Comm, call: Callable[[str], Call], fol
     ("name", "value", "words"), [("u", 1e200, "'u' is 1e+200 at index 6, beyond 1e+15"), ("tau", 1e308, "not finite")]
 )
 def test_a_state_beyond_the_range_of_numbers(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, name: str, value: float, words: str
+    comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, name: str, value: float, words: str
 ) -> None:
     """Its accelerations are not finite: nothing that may pass for a result."""
     if comm.rank == 0:
@@ -584,7 +573,7 @@ def test_a_state_beyond_the_range_of_numbers(
     assert {file.name for file in folder.iterdir()} == {"model.toml", "state.npz"}
 
 
-def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     if comm.size == 1:
         pytest.skip("one rank always has a body")
     few = comm.size - 1
@@ -593,7 +582,7 @@ def test_more_ranks_than_bodies(comm: MPI.Comm, call: Callable[[str], Call], fol
         refuses(comm, call, folder, command.format(few), *words)
 
 
-def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("check @/model.toml")
     assert found.code == 0 and found.err == ""
@@ -635,7 +624,7 @@ def test_a_loop_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
     assert found.code == 0 and (comm.rank > 0 or "loops: closed, which changed most" in found.out), found
 
 
-def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     put(comm, folder / "model.toml", TREE)
     found = call("check @/model.toml")
     assert found.code == 0 and (comm.rank > 0 or "four: tree of 4 bodies, 12 degrees of freedom" in found.out)
@@ -646,7 +635,7 @@ def test_a_tree_on_any_ranks(comm: MPI.Comm, call: Callable[[str], Call], folder
 
 
 def test_an_error_that_one_rank_alone_sees(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, monkeypatch: pytest.MonkeyPatch
+    comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: Any) -> None:
         raise InputError("disk.toml: can't be read: Stale file handle")
@@ -666,14 +655,14 @@ def test_an_error_that_one_rank_alone_sees(
     "command",
     ["--help", "-h", "", "run --help", "acceleration -h", "bench --help", "check --help", "predict -h", "inverse -h"],
 )
-def test_help(comm: MPI.Comm, call: Callable[[str], Call], command: str) -> None:
+def test_help(comm: MPI.Comm, call: Callable[[str], Ended], command: str) -> None:
     found = call(command)
     assert found.code == 0
     text = found.out + found.err
     assert ("Usage: mpimbs" in text and "MODEL" in text) if comm.rank == 0 else text == ""
 
 
-def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_check(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     found = call("check @/model.toml")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
@@ -686,7 +675,7 @@ def test_check(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> Non
     assert ("note: masses from 2.5e-10 to 2.5 kg" in call("check @/model.toml").out) == (comm.rank == 0)
 
 
-def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     found = call("check four_bar:2")
     assert (found.code, found.err) == (0, "")
     assert found.out.splitlines()[3:6] == ([] if comm.rank else [
@@ -706,7 +695,7 @@ def test_check_says_what_loops_leave(comm: MPI.Comm, call: Callable[[str], Call]
     refuses(comm, call, folder, "check @/model.toml --json --ranks 2", "--json: gives what the model is; leave")
 
 
-def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL + LOOP)
     found = call("assemble @/model.toml -o @/closed.npz")
     assert (found.code, found.err) == (0, "")
@@ -724,7 +713,7 @@ def test_loops_are_closed(comm: MPI.Comm, call: Callable[[str], Call], folder: P
     refuses(comm, call, folder, "assemble @/model.toml -o @/x.npz", "can't be closed: it stays open by 0.5 m")
 
 
-def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     found = call("check figure --ranks 4 --pictures @/drawn")
     assert (found.code, found.err) == (0, "")
     parallel_assert(
@@ -744,7 +733,7 @@ def test_check_draws_who_would_own_what(comm: MPI.Comm, call: Callable[[str], Ca
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size > 2, reason="one rank measures nothing, two do")
-def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     """Rank 0 says which coupling was the fastest of all that were measured, and it solves the model."""
     found = call("acceleration @/model.toml --coupling auto -o @/auto.npz")
     parallel_assert(found.code == 0, found.err, comm)
@@ -762,7 +751,7 @@ def test_the_coupling_is_chosen(comm: MPI.Comm, call: Callable[[str], Call], fol
             assert_close("udot", file["udot"], dense_accelerations(system, q, u), "dense")
 
 
-def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     """There is nothing to simulate; all else works."""
     put(comm, folder / "model.toml", STANDING.replace("revolute", "fixed"))
     words = "no joint can move, so there is nothing to simulate", "mpimbs acceleration --loads"
@@ -786,7 +775,7 @@ def test_a_model_without_degrees_of_freedom(comm: MPI.Comm, call: Callable[[str]
     assert comm.rank or ("memory: about " in found.out and "note: too large to evaluate here" in found.out)
 
 
-def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL.replace("gravity = [0.5, -9.81, 0.0]", "").replace("axis = [0, 1, 1]", ""))
     lines = call("check @/model.toml").out.splitlines()
     assert comm.rank or lines[2:4] == [
@@ -804,7 +793,7 @@ def test_check_says_what_was_left_to_defaults(comm: MPI.Comm, call: Callable[[st
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("options", ["", "--coupling tip_ratio=1", "--coupling dcae"])
 @pytest.mark.parametrize("given", ["nothing", "q and u", "tau too", "rounded quaternions"])
-def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, given: str, options: str) -> None:
+def test_acceleration(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, given: str, options: str) -> None:
     system = read_system(folder / "model.toml")
     initial = {"q": system.contents.columns().q, "u": system.contents.columns().u}
     state = {"nothing": initial, "q and u": state_of(tau=None)}.get(given, state_of())
@@ -829,7 +818,7 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Call], folder: Path,
         assert_close("quaternions read", read_state(folder / "state.npz", system.contents).q, state["q"], "rounding")
 
 
-def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     refuses(comm, call, folder, "bench chain:12 --peers", "--peers is no more: `python drivers/versus_peers.py")
     refuses(comm, call, folder, "study chain:12 --inertia -o s", "--inertia is no more: `mpimbs bench MODEL --inertia`")
     refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
@@ -842,7 +831,7 @@ def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Call], fo
     refuses(comm, call, folder, "schema", "schema is no more: `mpimbs new --schema -o FILE.json` writes it")
 
 
-def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_run(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     found = call("run @/model.toml -o @/out.h5 --t-end 0.05 --every 0.01 --poses --rtol 1e-9")
     assert (found.code, found.err) == (0, "")
     assert comm.rank == 0 or found.out == ""
@@ -862,7 +851,7 @@ def test_run(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_a_run_that_stops(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     put(comm, folder / "model.toml", MODEL.replace("stiffness = 3.5", "stiffness = 1e12"))
     found = call("run @/model.toml -o @/out.h5 --t-end 100 --every 1 --dt 0.1 --integrator petsc:euler")
     assert found.code == 1 and found.out == ""
@@ -941,11 +930,11 @@ def forces(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.mark.parametrize("given", BAD_FORCES)
-def test_bad_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None, given: str) -> None:
+def test_bad_forces(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, forces: None, given: str) -> None:
     refuses(comm, call, folder, f"run @/model.toml --t-end 1 -o @/out.h5 --forces {given}", *BAD_FORCES[given])
 
 
-def test_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, forces: None) -> None:
+def test_forces(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, forces: None) -> None:
     """Functions of a module, several of them, act; they are named in the output, and where they fail."""
     system = read_system(folder / "model.toml")
     columns = system.contents.columns()
@@ -974,7 +963,7 @@ def test_forces(comm: MPI.Comm, call: Callable[[str], Call], folder: Path, force
     assert "# joint force forces:motor on body 'two'\n" in text
 
 
-def test_no_pickle_is_read(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_no_pickle_is_read(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     """A state file that would run code, were it read as a pickle: refused, and the code is not run."""
 
     class Payload:
@@ -995,7 +984,7 @@ def test_no_pickle_is_read(comm: MPI.Comm, call: Callable[[str], Call], folder: 
     assert not (folder / "was run").exists()
 
 
-def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_settle(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     found = call("settle rope:4 -o @/state.npz")
     if comm.rank == 0:
         assert found.code == 0 and "stability: stable" in found.out, found
@@ -1008,7 +997,7 @@ def test_settle(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> No
 
 
 def test_pictures_whatever_the_environment_says(
-    comm: MPI.Comm, call: Callable[[str], Call], folder: Path, monkeypatch: pytest.MonkeyPatch
+    comm: MPI.Comm, call: Callable[[str], Ended], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backend of a notebook is none of ours; pictures that can't be drawn end no run."""
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
@@ -1030,14 +1019,14 @@ def test_pictures_whatever_the_environment_says(
 
 
 @pytest.mark.skipif(MPI.COMM_WORLD.size == 1, reason="one rank agrees with itself")
-def test_ranks_of_different_commands(comm: MPI.Comm, call: Callable[[str], Call]) -> None:
+def test_ranks_of_different_commands(comm: MPI.Comm, call: Callable[[str], Ended]) -> None:
     """One message, and no rank waits for others that do something else."""
     found = call("check chain:8" if comm.rank else "acceleration chain:8 -o @/a.npz")
     told = "mpimbs: the ranks disagree on the command: mpimbs acceleration on rank 0, mpimbs check on "
     assert found.code == 2 and (comm.rank or found.err.startswith(told))
 
 
-def test_compile(comm: MPI.Comm, call: Callable[[str], Call], folder: Path) -> None:
+def test_compile(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
     for words in ("run chain:8", "run @/model.toml --integrator rosenbrock"):
         found = call(f"{words} --t-end 1 -o @/none.h5 --compile")
         assert found.code == 0 and (comm.rank or found.out.startswith("compiled, or loaded: ")), found

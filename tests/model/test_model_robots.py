@@ -931,11 +931,11 @@ def test_what_is_held_in_the_zoo_moves_as_in_mujoco(tmp_path: Path, zoo: Path) -
         ('euler="0 30 0"', 'euler="0 nan 0"', "body 'arm': body_quat is not finite"),
         ('gear="3"', 'gear="1e300"', "actuator 'push': actuator_gear is not finite, or beyond 1e[+]100"),
         ('stiffness="2"', 'stiffness="inf"', "joint 'turn': jnt_stiffness is not finite"),
-        ('polycoef="0 2 0 0 0"', 'polycoef="0 2 nan 0 0"', "equality 'follow': a coefficient is not finite"),
+        ('polycoef="0 2 0 0 0"', 'polycoef="0 2 nan 0 0"', "equality 'follow': eq_data is not finite"),
     ],
 )
 def test_numbers_that_are_none_are_refused(tmp_path: Path, before: str, after: str, words: str) -> None:
-    """MuJoCo takes them as they stand; they ended as a traceback, or as a coefficient of zero."""
+    """MuJoCo takes them as they stand; most ended as a traceback, those of an equality left it out."""
     pytest.importorskip("mujoco")
     text = """<mujoco><worldbody><body name="arm" euler="0 30 0"><joint name="turn" axis="0 1 0" stiffness="2"/>
     <geom type="box" size="1 1 1"/><body><joint name="slide" type="slide"/><geom type="box" size="1 1 1"/></body></body>

@@ -3,7 +3,7 @@
 Shares of a tree differ in how much of them is swept in lanes, how many bodies are open and how many loops are closed;
 some of them are timed one by one, evenly chosen by their predicted costs, the cheapest and the dearest among them.
 Others get the times of the one whose cost is next to theirs, in proportion. What a join takes follows from what is open
-and hangs where.
+and hangs where, which the bodies alone tell, whatever they weigh: values of that form are made up, and joined.
 """
 
 from __future__ import annotations

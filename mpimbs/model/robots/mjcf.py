@@ -42,6 +42,7 @@ _NUMBERS = {
     "actuator": ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_dynprm"),
     "tendon": ("tendon_stiffness", "tendon_damping", "tendon_lengthspring"),
     "geom": ("geom_pos", "geom_quat", "geom_size"),
+    "equality": ("eq_data",),
 }
 _OF_JOINTS = ("qpos0", "qpos_spring", "dof_damping", "dof_armature", "dof_frictionloss", "wrap_prm", "key_qpos")
 _MOST = 1e100  # beyond which squares are beyond all numbers
@@ -323,8 +324,6 @@ class _Compiled:
     def _gear(self, number: int, name: str, robot: Robot) -> None:
         """A joint that follows another; coordinates count from those of the initial position."""
         m = self._model
-        if not np.isfinite(m.eq_data[number, :5]).all():
-            raise InputError(f"equality '{name}': a coefficient is not finite; correct it")
         ends, (begin, ratio, *curved) = [int(m.eq_obj1id[number]), int(m.eq_obj2id[number])], m.eq_data[number, :5]
         if ends[1] < 0 or any(curved):
             robot.leave_out("equality of a joint alone, or not linear", name)

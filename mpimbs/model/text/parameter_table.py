@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.disk import UNREADABLE
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
+
+# What numpy raises where a file of arrays is damaged, or none.
+UNREADABLE = OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error
 
 NAME = "name"  # the column of what copies are called
 

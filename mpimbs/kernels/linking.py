@@ -16,13 +16,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import binding
-from numba.core import errors, sigutils, typed_passes, types, untyped_passes
+from numba.core import errors, event, sigutils, typed_passes, types, untyped_passes
 from numba.core.bytecode import FunctionIdentity
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.environment import Environment
 from numba.core.funcdesc import PythonFunctionDescriptor, default_mangler
+from numba.core.ir_utils import build_definitions
+from numba.core.rewrites import rewrite_registry
+from numba.core.ssa import reconstruct_ssa
 from numba.core.typing import signature as typing_signature
 
 from mpimbs.kernels import machine_code
@@ -173,7 +176,8 @@ _RESOLVED: dict[Any, Any] = {}
 @contextmanager
 def _resolved_once(context: Any) -> Iterator[None]:
     """Have numba ask for the result of a function of the same types once: for a sum of two numbers it tries dozens of
-    templates, and words for each why it does not fit; 20 % less time."""
+    templates, and words for each why it does not fit; 20 % less time. Nor does it tell those who listen of each lock
+    that LLVM is given, of whom there is one more for every call within a call; 3 % less."""
     ask = type(context).resolve_function_type
 
     def resolve(function: Any, arguments: Any, named: Any) -> Any:
@@ -190,10 +194,13 @@ def _resolved_once(context: Any) -> Iterator[None]:
     # Words without colours: for each, colorama, where it is installed, would rewire the terminal.
     colours: Any = errors.termcolor()
     context.resolve_function_type, colours._markup = resolve, lambda words, *_, **__: words
+    tell = event.broadcast
+    event.broadcast = lambda told: None if told.kind == "numba:llvm_lock" else tell(told)
     try:
         yield
     finally:
         del context.resolve_function_type, colours._markup
+        event.broadcast = tell
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -233,18 +240,57 @@ class _TypeInference(typed_passes.BaseTypeInference):
         return True
 
 
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Rewrites(untyped_passes.GenericRewrites):
+    """Items of tuples by constants, and what else is written otherwise before types are known."""
+
+    _name = "kernel_rewrites"
+
+    def run_pass(self, state: Any) -> bool:
+        blocks = state.func_ir.blocks
+        for kind in rewrite_registry.rewrites["before-inference"]:
+            rewrite = kind(state)
+            for place in blocks:
+                while rewrite.match(state.func_ir, blocks[place], state.typemap, state.calltypes):
+                    blocks[place] = rewrite.apply()
+        return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _ReconstructSSA(untyped_passes.ReconstructSSA):
+    """A name for each value that a variable is given."""
+
+    _name = "kernel_reconstruct_ssa"
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = reconstruct_ssa(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _StripPhis(typed_passes.PreLowerStripPhis):
+    """Choices between what branches bring as assignments in them."""
+
+    _name = "kernel_strip_phis"
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        return True
+
+
+# Without numba's account of how long variables live, made anew after most passes: nobody owns what they hold.
 _PASSES: tuple[type[FunctionPass], ...] = (
     untyped_passes.TranslateByteCode,
     untyped_passes.FixupArgs,
     untyped_passes.IRProcessing,
     untyped_passes.DeadBranchPrune,
-    untyped_passes.GenericRewrites,
+    _Rewrites,
     untyped_passes.InlineInlinables,
-    untyped_passes.ReconstructSSA,
+    _ReconstructSSA,
     untyped_passes.DeadBranchPrune,
     _TypeInference,
-    typed_passes.PreLowerStripPhis,
-    typed_passes.IRLegalization,
+    _StripPhis,
     typed_passes.NativeLowering,
     typed_passes.NoPythonBackend,
 )

@@ -17,7 +17,8 @@ import pytest
 from mpi4py import MPI
 
 import mpimbs.cli
-from mpimbs import load, simulate
+import random_robots
+from mpimbs import Batch, load, simulate
 from mpimbs.base.errors import InputError
 from mpimbs.base.names import FORMS
 from mpimbs.coupling import COUPLINGS
@@ -50,7 +51,7 @@ MODELS = (
     "chain:1", "chain16", "spatial_chain:6", "free_chain:4", "rope:6", "caterpillar:5", "figure", "tree:3:2",
     "random_tree:9:4", "four_bar:2", "four_bar_chain:2", "five_bar", "coupled_loops", "parallelogram", "ring:4",
 )  # fmt: skip
-OPTIONS = {
+OF_RUNS = {
     "integrator": ("dopri5", "dop853", "bs3", "rk4 --dt 1e-3", "rosenbrock", "rosenbrock2", "rosenbrock4", "petsc:bdf"),
     "tol": ("1e-6", "1e-3", "1e-4 --dt 1e-3"),
     "every": ("1e-3", "0.007", "0.01", "10", "1e-12"),
@@ -62,6 +63,29 @@ OPTIONS = {
     "poses": ("", "--loads", "--extremes", "--no-witness", "--force", "--pictures"),
     "loads": ("", "--extremes --poses"),
 }
+# Commands, of `MODEL` or of the output of a run, `@/out.h5`, with what may be added.
+OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "run MODEL --t-end 0.02 -o @/out.h5": OF_RUNS,
+    "view @/out.h5 --film @/x.gif --rate 50": {
+        "tension": ("",), "follow": ("link1", "world", "nobody"), "size": ("64x48", "64", "0x0"),
+        "speed": ("1", "0", "nan"), "copy": ("0",), "force": ("",),
+    },
+    "plot @/out.h5 -o @/x.png": {"force": ("",), "copy": ("0",)},
+    "plot @/out.h5 energy q load:link1 -o @/x.png": {"copy": ("x",)},
+    "export @/out.h5 q power -o @/x.csv": {"copy": ("0",), "force": ("",)},
+    "export @/out.h5 -o @/x.parquet": {"copy": ("0",)},
+    "export @/out.h5 -o @/x.shapes.vtkhdf": {"copy": ("0",)},
+    "predict MODEL --seconds 0.001": {
+        "ranks": ("2", "2,4,8", "64", "0", "x", "3,3"), "cluster": ("infiniband", "ethernet", "@/model.toml"),
+        "json": ("",), "find-schedule": ("",), "leaves": ("bodies", "sweeps"), "output": ("@/x",),
+    },
+    "bench MODEL --seconds 0.001": {"json": ("",), "batch": ("4", "1", "0", "-3", "17"), "inertia": ("",)},
+    "check MODEL": {"accuracy": ("",), "ranks": ("1", "2", "7", "0"), "coordinates": ("",), "json": ("",)},
+    "modes MODEL -o @/x.npz": {"picture": ("@/m.png", "@/m.txt", "@/absent/m.png"), "count": ("1", "100", "0")},
+    "inverse @/model.toml --state @/asked.npz -o @/x.npz": {"actuated": ("nobody", ""), "time": ("0", "1")},
+    "new -o @/x.toml": {"force": ("",)},
+    "new --schema -o @/x.json": {"force": ("",)},
+}  # fmt: skip
 KEYS = {
     "lanes": (1, 2, 4, 8), "tip_ratio": (1, 2), "cuts": (0, 1, 3), "schedule": ("balanced", "serial", "auto"),
     "leaves": ("bodies", "sweeps"), "preconditioner": ("jacobi", "block-jacobi", "lagged", "dcae", "direct"),
@@ -238,20 +262,31 @@ def answer_equilibrium(case: Case, line: CommandLine) -> Found:
 
 
 def answer_motion(case: Case, line: CommandLine) -> Found:
-    """A run, and the same by Python; its output exported, drawn, and found complete."""
+    """A run, or one of copies, and the same by Python; its output exported, drawn, and found complete."""
     source, t_end = line.source, 1e-3
     line.state("begin.npz", q=case.q, u=case.u)
+    copies = columns_of(case, line.comm.size + source.index(5)) if source.chance(0.3) else None
+    begin = "--state @/begin.npz"
+    if copies is not None:
+        begin = "--parameters @/copies.csv"
+        rows = [",".join(map(repr, row)) for row in zip(*(values.tolist() for values in copies.values()), strict=True)]
+        line.put("copies.csv", "\n".join((",".join(copies), *rows)).encode())
     fixed = source.chance(0.5)
     given = {"integrator": "rk4", "dt": t_end / 8} if fixed else {"integrator": "dopri5", "rtol": 1e-6, "atol": 1e-6}
     given |= {"t_end": t_end, "every": t_end / 4, "poses": source.chance(0.5)}
     words = " ".join(
         f"--{k.replace('_', '-')}{'' if v is True else f' {v}'}" for k, v in given.items() if v is not False
     )
-    line(f"run @/model.toml --state @/begin.npz {words} --checkpoint-steps 1 -o @/out.h5")
-    again = system_from_text(system_text(case.system), "model.toml")
-    right = simulate(again, comm=line.comm, state=(case.q, case.u), **given)
+    line(f"run @/model.toml {begin} {words} --checkpoint-steps 1 -o @/out.h5")
+    again: Any = system_from_text(system_text(case.system), "model.toml")
+    if copies is None:
+        right: Any = simulate(again, comm=line.comm, state=(case.q, case.u), **given)
+    else:
+        right = Batch.of_parameters(again, copies, line.comm).simulate(**given)
     line("export @/out.h5 -o @/out.npz")
-    line(choice(source, ("plot @/out.h5", "export @/out.h5 -o @/out.csv", "export @/out.h5 -o @/out.vtkhdf")))
+    one = "" if copies is None else " --copy 0"
+    ways = ("plot @/out.h5 energy", *(f"export @/out.h5{one} -o @/out.{form}" for form in ("csv", "vtkhdf")))
+    line(choice(source, ways))
     if line.comm.bcast((line.folder / "out.checkpoint.h5").exists()):  # not where a step was enough
         assert "complete" in line("restart @/out.h5")
     if line.comm.rank:
@@ -261,6 +296,18 @@ def answer_motion(case: Case, line: CommandLine) -> Found:
     return {name: (getattr(written, name), exported[there], getattr(right, name)) for name, there in files.items()}
 
 
+def columns_of(case: Case, copies: int) -> dict[str, Array]:
+    """What copies have of their own: the state of the case, with shares of its speeds, and a mass."""
+    shares, bodies = np.linspace(1.0, 0.5, copies), tuple(case.system.contents.bodies())
+    columns = {f"{bodies[0].name}.mass": bodies[0].mass * (2.0 - shares)}
+    for kind, offsets, values in zip("qu", case.system.contents.offsets(), (case.q, case.u), strict=True):
+        for body, first, end in zip(bodies, offsets[:-1], offsets[1:], strict=True):
+            for k in range(first, end):
+                key = f"{kind}:{body.name}" + (f"[{k - first}]" if end > first + 1 else "")
+                columns[key] = values[k] * (shares if kind == "u" else np.ones(copies))
+    return columns
+
+
 def answer_copy(case: Case, line: CommandLine) -> Found:
     line("convert @/model.toml -o @/again.toml")
     line("check @/again.toml")
@@ -268,6 +315,19 @@ def answer_copy(case: Case, line: CommandLine) -> Found:
         {(line.folder / name).read_text() for name in ("model.toml", "again.toml")} if line.comm.rank == 0 else set()
     )
     return {"wrong": "another system is written" if len(texts) > 1 else ""}
+
+
+def answer_robot(case: Case, line: CommandLine) -> Found:
+    """A robot's file gives what MuJoCo or Pinocchio compute, and the same bits once it is converted."""
+    kind = choice(line.source, ("mjcf", "urdf"))
+    robot = "@/robot.xml" if kind == "mjcf" else f"@/robot.urdf{':free' if case.seed % 2 else ''}"
+    line.put(robot[2:].partition(":")[0], getattr(random_robots, kind)(case.seed).encode())
+    line(f"convert {robot} -o @/robot.toml")
+    for words, name in ((robot, "own"), ("@/robot.toml", "converted")):
+        line(f"acceleration {words} -o @/{name}.npz")
+    own, converted = (line.arrays(f"{name}.npz", "udot")["udot"] for name in ("own", "converted"))
+    found, why = random_robots.compared(kind, case.seed, line.folder) if line.comm.rank == 0 else ("", "")
+    return {"wrong": f"{robot}: {why}"} if found == "wrong" else {"udot": (own, converted, own)}
 
 
 def answer_damage(case: Case, line: CommandLine) -> Found:
@@ -299,20 +359,31 @@ def answer_damage(case: Case, line: CommandLine) -> Found:
 
 
 def answer_options(case: Case, line: CommandLine) -> Found:
-    """Any options together make a run that is complete, or are refused in one message."""
+    """Any options of a command together do what they say, or are refused in one message; runs are complete."""
     source = line.source
-    words = f"run {choice(source, MODELS)} --t-end 0.02 -o @/out.h5"
-    for name, values in OPTIONS.items():
-        if source.chance(0.25):
+    command = choice(source, tuple(OPTIONS)) if source.chance(0.6) else next(iter(OPTIONS))
+    words, runs = command.replace("MODEL", choice(source, MODELS)), command.startswith("run")
+    for name, values in OPTIONS[command].items():
+        if source.chance(0.25 if runs else 0.4):
             words += f" --{name} {choice(source, values)}"
-    if source.chance(0.5):
+    if command.startswith(("run", "bench", "predict")) and source.chance(0.5):
         keys = [f"{key}={choice(source, values)}" for key, values in KEYS.items() if source.chance(0.1)]
         words += f" --coupling {','.join((choice(source, COUPLINGS), *keys))}"
+    line.state("asked.npz", q=case.q, u=case.u, udot=0.0 * case.u)
+    if "@/out.h5" in words and not runs:
+        line(f"run {choice(source, ('chain:3', 'four_bar:1', 'rope:3', 'figure'))} --t-end 0.02 --loads -o @/out.h5")
     ended = line.ended(words)
     wrong = bad_end(ended)
     if not wrong and ended.code == 0 and line.comm.rank == 0:
-        result = load(line.folder / "out.h5")
-        wrong = "" if result.status == "complete" and result.t[-1] == 0.02 else f"{result.status} at t = {result.t[-1]}"
+        if runs:
+            result = load(line.folder / "out.h5")
+            wrong = (
+                "" if result.status == "complete" and result.t[-1] == 0.02 else f"{result.status}, t = {result.t[-1]}"
+            )
+        elif written := re.search(r"(?:-o|--film) @/(\S+)", words):
+            wrong = "" if (line.folder / written[1]).exists() else f"{written[1]} is not there"
+        else:
+            wrong = "" if ended.out.strip() else "nothing is said"
     return {"wrong": wrong and f"{words}: {wrong}"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import commands
-from commands import CommandLine
+from commands import CommandLine, bad_end
 from mpimbs.closure.assembly import assemble
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.equilibrium import settle
@@ -28,6 +28,7 @@ SPEEDS = 60  # of systems with dense matrices
 BODIES = 20  # of those whose equilibria are looked for
 WELL = 1e8  # condition of scaled inertia matrices, up to which they are judged
 OPENED = 0.01  # rad and m by which closed loops are opened
+SURELY_OPEN = 1e-3  # rad and m
 STEP = 1e-5  # of a mode's shape, for differences
 DEFAULT = {"coupling": "dcae"}
 AT_REST = 1e-6  # of the accelerations that weight and springs give where nothing balances them
@@ -246,7 +247,13 @@ def judge_accelerations(case: Case, found: Found, oracle: Any) -> Iterator[Row]:
 
 
 def answer_assembly(case: Case, line: CommandLine) -> Found:
-    line.state("near.npz", q=opened_state(case), u=case.u)
+    """Loops are closed; while they are open there are no accelerations."""
+    near = opened_state(case)
+    line.state("near.npz", q=near, u=case.u)
+    ended = line.ended("acceleration @/model.toml --state @/near.npz -o @/open.npz")
+    apart = float(position_violation(case.system, near).max())
+    if bad_end(ended) or (ended.code == 0 and apart > SURELY_OPEN):
+        return {"wrong": bad_end(ended) or f"accelerations of loops that are open by {apart:.2g}"}
     line("assemble @/model.toml --state @/near.npz -o @/closed.npz")
     return line.arrays("closed.npz", "q")
 
@@ -310,6 +317,7 @@ OPERATIONS = {
     "settle": Operation(at_rest, by_command(commands.answer_equilibrium), judge_equilibrium),
     "assemble": Operation(with_loops, by_command(answer_assembly), judge_assembly),
     "run": Operation(at_rest, by_command(commands.answer_motion), judge_motion),
+    "robot": Operation(few, by_command(commands.answer_robot), judge_motion),
     "convert": Operation(few, by_command(commands.answer_copy), nothing_more),
     "damage": Operation(few, by_command(commands.answer_damage), nothing_more),
     "options": Operation(few, by_command(commands.answer_options), nothing_more),

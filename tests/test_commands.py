@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import commands
 import mpimbs.cli
 from commands import WORDS, CommandLine, bad_end, damaged
 from fuzzing import Oracle, Verdict, followed, operate
@@ -16,6 +17,7 @@ from oracles.structured_systems import TIME, Case, Weighted, case_of
 # Seeds to begin at: of systems that move, have an equilibrium, or quaternions that are not quite of unit length.
 SEEDS = {"run": 41, "settle": 6}
 MOVING = 8
+COPIES = 9  # of what is drawn for a run
 EVERY = 2503  # bytes of a file, of which so many are damaged together
 
 
@@ -29,7 +31,9 @@ def case_for(name: str) -> Case:
 
 @pytest.mark.ranks(2)
 @pytest.mark.time_limit(300)  # compiles
-@pytest.mark.parametrize("name", ["acceleration", "inertia", "inverse", "settle", "assemble", "run", "convert"])
+@pytest.mark.parametrize(
+    "name", ["acceleration", "inertia", "inverse", "settle", "assemble", "run", "robot", "convert"]
+)
 def test_a_command_answers_as_it_should(comm: MPI.Comm, name: str) -> None:
     case, verdict = case_for(name), Verdict()
     operate(case, comm, Oracle(case, comm.size) if comm.rank == 0 else None, verdict, name)
@@ -49,6 +53,18 @@ def test_wrong_answers_are_seen() -> None:
     assert [abs(ours - right).max() > allowed for _, ours, right, allowed in rows] == [False, True]
     ((told, *_),) = compared("damage", case, {"wrong": "a traceback"}, oracle)
     assert told == "a traceback"
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.time_limit(300)
+def test_an_ensemble_by_command(comm: MPI.Comm) -> None:
+    """A run of copies: the seed draws one."""
+    case = case_for("run")
+    with CommandLine(replace(case, seed=COPIES), comm) as line:
+        found = OPERATIONS["run"].judge(case, commands.answer_motion(replace(case, seed=COPIES), line), None)
+        rows = list(found)
+    parallel_assert(comm.rank or rows[2][1].ndim == 3, "no copies are drawn", comm)
+    parallel_assert(all(np.array_equal(ours, right) for _, ours, right, _ in rows), "copies differ from Python's", comm)
 
 
 @pytest.mark.ranks(2)

@@ -16,6 +16,7 @@ from mpimbs.cli.options import (
     ARRAYS,
     coupling_options,
     forces_option,
+    model_argument,
     note_lanes,
     output_option,
     read_model,
@@ -34,7 +35,7 @@ EXAMINED_LOOPED = 1000  # the same, with loops
 
 
 @click.command(cls=Command)
-@click.argument("model")
+@model_argument
 @click.option(
     "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
 )
@@ -110,7 +111,7 @@ def _fitting(dynamics: Any, q: Any, u: Any, close: bool) -> tuple[Any, Any]:
 
 
 @click.command(cls=Command)
-@click.argument("model")
+@model_argument
 @click.option("--state", type=Path, required=True, help=".npz file with q, u and udot, in the model's joint order.")
 @output_option(ARRAYS, ".npz file to write: tau, in the model's joint order; with loops their loads, loop_loads, too.")
 @time_option
@@ -169,7 +170,7 @@ def inverse(
 
 
 @click.command(cls=Command)
-@click.argument("model")
+@model_argument
 @click.option("--state", type=Path, help=".npz file with q.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: M, its rows and columns in the model's joint order.")
 @click.option("--form", type=click.Choice(FORMS), default=DOUBLING, help="How ranks learn what hangs on their bodies.")
@@ -205,7 +206,7 @@ def inertia(
 
 
 @click.command("assemble", cls=Command)
-@click.argument("model")
+@model_argument
 @click.option("--state", type=Path, help=".npz file with q and u near them.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: q and u, in the model's joint order.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
@@ -245,7 +246,7 @@ def assemble_command(
 
 
 @click.command("settle", cls=Command)
-@click.argument("model")
+@model_argument
 @click.option("--state", type=Path, help=".npz file with q, near which to look.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: q and u, which are zero, in the model's joint order.")
 @time_option
@@ -303,7 +304,7 @@ def settle_command(
 
 
 @click.command(cls=Command, name="modes")
-@click.argument("model")
+@model_argument
 @click.option("--state", type=Path, help=".npz file with q, an equilibrium.  [default: the model's initial state]")
 @output_option(ARRAYS, ".npz file to write: frequencies (Hz), squares (1/s^2), shapes, residuals, q.")
 @click.option("-k", "--count", type=click.IntRange(min=1), default=10, help="How many of the lowest modes.")

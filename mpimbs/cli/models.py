@@ -12,7 +12,7 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
-from mpimbs.cli.options import tell_left_out
+from mpimbs.cli.options import model_argument, tell_left_out
 from mpimbs.cli.words import Command, said_on_root
 
 if TYPE_CHECKING:
@@ -56,26 +56,23 @@ def new(comm: MPI.Comm, name: str | None, output: Path, schema: bool, force: boo
 
 
 @click.command(cls=Command)
-@click.argument("model")
+@model_argument
 @click.option("-o", "--output", type=Path, required=True, help="Model file to write, .toml.")
-@click.option("--free", is_flag=True, help="The first link of a URDF file floats; else it is fixed to the world.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
-def convert(comm: MPI.Comm, model: str, output: Path, free: bool, force: bool) -> None:
+def convert(comm: MPI.Comm, model: str, output: Path, force: bool) -> None:
     """Write MODEL, a URDF or MJCF file or any other model, as a model file.
 
     What is left out is told on standard error, by name.
     """
 
     def work() -> None:
-        from mpimbs.model import is_robot, read_robot, system_from, write_system
+        from mpimbs.model import system_from, write_system
 
         if output.suffix != ".toml":
             raise InputError(f"-o {output}: what is written is a TOML file; give a name that ends with .toml")
-        if free and not is_robot(model):
-            raise InputError("--free: is about the first link of a URDF file; leave it out")
         check_new(output, force)
-        system = read_robot(model, free) if is_robot(model) else system_from(model)
+        system = system_from(model)
         write_system(system, output, force)
         tell_left_out(comm, system.contents)
         click.echo(f"wrote {output}: {system.n_bodies} bodies, {system.nu} degrees of freedom")

@@ -370,8 +370,7 @@ class Contents:
         parents, bodies, rows = self.segments.expand(lo, hi)
         own = {k - lo: torque for k, torque in self.loads.torques.items() if lo <= k < hi}
         driven = tuple((k, None if callable(torque) else torque) for k, torque in own.items())
-        used = np.unique(rows)
-        which = np.searchsorted(used, rows)
+        used, which = np.unique(rows, return_inverse=True)
         at = self._shifts_within(lo, hi)
         lying = (self.shifted[at] - lo).tobytes(), self.shifts[at].tobytes()
         return (*(id(bodies[row]) for row in used), which.tobytes(), (parents - lo).tobytes(), driven, *lying)

@@ -819,8 +819,10 @@ def test_acceleration(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path
 
 
 def test_what_is_no_more_says_so(comm: MPI.Comm, call: Callable[[str], Ended], folder: Path) -> None:
-    refuses(comm, call, folder, "bench chain:12 --peers", "--peers is no more: `python drivers/versus_peers.py")
-    refuses(comm, call, folder, "study chain:12 --inertia -o s", "--inertia is no more: `mpimbs bench MODEL --inertia`")
+    refuses(comm, call, folder, "bench chain:12 --peers", "there is no --peers: `python drivers/versus_peers.py")
+    refuses(
+        comm, call, folder, "study chain:12 --inertia -o s", "there is no --inertia: `mpimbs bench MODEL --inertia`"
+    )
     refuses(comm, call, folder, "tune --seconds 0.1 -o sizes.toml", "MPIMBS_SIZES=most_lane=64")
     refuses(
         comm, call, folder, "ensemble chain:3", "ensemble is no more: `mpimbs run MODEL --parameters TABLE` does it"

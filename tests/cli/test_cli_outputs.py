@@ -45,10 +45,10 @@ def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str
     assert "# left out: <safety_controller>" in text and ": q from 0 on, u from 0 on\n" in text
     with pytest.raises(InputError, match=r"exists; move it"):
         call(comm, "convert", folder / "arm.urdf", "-o", folder / "arm.toml")
-    call(comm, "convert", "--free", "--force", folder / "arm.urdf", "-o", folder / "arm.toml")
+    call(comm, "convert", "--force", f"{folder / 'arm.urdf'}:free", "-o", folder / "arm.toml")
     assert [body.joint.type for body in written(folder / "arm.toml").contents.bodies()] == ["free", "revolute"]
     for arguments, message in (
-        (("--free", "chain:3", "-o", folder / "x.toml"), "--free: is about the first link"),
+        (("--free", folder / "arm.urdf", "-o", folder / "x.toml"), "there is no --free: give FILE:free as MODEL"),
         (("chain:3", "-o", folder / "x.yaml"), "what is written is a TOML file"),
     ):
         with pytest.raises(InputError, match=message):

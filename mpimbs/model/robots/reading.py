@@ -137,7 +137,7 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
 def _why_nothing(robot: Robot, free: bool) -> str:
     """Why no link of a robot is a body."""
     if any(link.mass for link in robot.links):
-        fixed = "; its first link is fixed to the world: let it float (`free`)" if not free else ""
+        fixed = "" if free else "; its first link is fixed to the world: let it float by FILE:free, or `free=True`"
         return f"nothing that moves has mass{fixed}"
     names = ", ".join(repr(link.name) for link in robot.links[:4])
     more = ", ..." if len(robot.links) > 4 else ""

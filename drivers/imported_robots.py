@@ -174,7 +174,7 @@ class _Mujoco:
     def _loosen(self) -> None:
         """Take away what is left out of tendons, and the actuators of those that are left out as a whole."""
         model, told = self.model, self.robot.left_out
-        whole = told.get("tendon over a joint that is left out, or gathered with others", [])
+        whole = told.get("tendon over a joint that is left out", [])
         for k in range(model.ntendon):
             name = self.mujoco.mj_id2name(model, self.mujoco.mjtObj.mjOBJ_TENDON, k) or f"tendon{k}"
             out = name in [*whole, *told.get("tendon through space", [])]

@@ -141,9 +141,9 @@ def test_a_copy_that_is_wrong_ends_alone(comm: MPI.Comm, monkeypatch: pytest.Mon
 def test_copies_are_checked_in_rotation(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many some at the first and the last sample, others between them for so many evaluations."""
     monkeypatch.setattr(in_lanes, "WHOLE", 2)
-    monkeypatch.setattr(in_lanes, "EVALUATIONS", 20 * 8 // comm.size)  # 4 evaluations a step, 5 steps a sample
-    result = Batch.of_parameters(ropes(), parameters(8), comm).simulate(0.2, **FIXED)
-    assert result.witness["checks"] == (2 + 3 + 2) * comm.size and result.witness["copies"] == min(8, 7 * comm.size)
+    monkeypatch.setattr(in_lanes, "EVALUATIONS", 20 * 8)  # 4 evaluations a step, 5 steps a sample, of 8 copies a rank
+    result = Batch.of_parameters(ropes(), parameters(8 * comm.size), comm).simulate(0.2, **FIXED)
+    assert result.witness["checks"] == result.witness["copies"] == (2 + 3 + 2) * comm.size
 
 
 @pytest.mark.parametrize("integrator", ["dopri5", "bs3", "dop853"])

@@ -267,7 +267,7 @@ def _add_gears(system: System, robot: Robot, bodies: dict[str, str]) -> None:
     """Add the gears to the system, given the bodies of joints that are no part of others."""
     for gear in robot.gears:
         if gear.joint not in bodies or gear.of not in bodies:
-            robot.leave_out("gear of a joint that is left out, or gathered with others", gear.name)
+            robot.leave_out("gear of a joint that is left out", gear.name)
         elif not gear.ratio:
             robot.leave_out("gear of ratio zero", gear.name)
         else:
@@ -279,7 +279,7 @@ def _add_tendons(system: System, robot: Robot, bodies: dict[str, str]) -> None:
     """Add the tendons to the system, each by a name of its own; `bodies` as in `_add_gears`."""
     for tendon in (*robot.tendons, *robot.tendon_limits):
         if any(joint not in bodies for joint in tendon.over):
-            robot.leave_out("tendon over a joint that is left out, or gathered with others", tendon.name)
+            robot.leave_out("tendon over a joint that is left out", tendon.name)
             continue
         name = tendon.name
         while name in system.contents.loads.tendons:

@@ -447,7 +447,7 @@ class Motion(Sampled):
         if copy is None:
             if self.names:
                 raise InputError(
-                    f"{self.where} are {len(self.names)} copies of an ensemble, and one is needed: choose it by `copy`"
+                    f"{self.where} is an ensemble ({len(self.names)} copies), and one is needed: choose it by `copy`"
                 )
             return self
         if not self.names:

@@ -323,11 +323,19 @@ def answer_robot(case: Case, line: CommandLine) -> Found:
     robot = "@/robot.xml" if kind == "mjcf" else f"@/robot.urdf{':free' if case.seed % 2 else ''}"
     line.put(robot[2:].partition(":")[0], getattr(random_robots, kind)(case.seed).encode())
     line(f"convert {robot} -o @/robot.toml")
+    runs = line.source.chance(0.3)
     for words, name in ((robot, "own"), ("@/robot.toml", "converted")):
-        line(f"acceleration {words} -o @/{name}.npz")
-    own, converted = (line.arrays(f"{name}.npz", "udot")["udot"] for name in ("own", "converted"))
+        if runs:
+            line(f"run {words} --t-end 0.01 --tol 1e-6 -o @/{name}.h5")
+            line(f"export @/{name}.h5 -o @/{name}.npz")
+        else:
+            line(f"acceleration {words} -o @/{name}.npz")
+    wanted = ("q", "u", "energy") if runs else ("udot",)
+    own, converted = (line.arrays(f"{name}.npz", *wanted) for name in ("own", "converted"))
     found, why = random_robots.compared(kind, case.seed, line.folder) if line.comm.rank == 0 else ("", "")
-    return {"wrong": f"{robot}: {why}"} if found == "wrong" else {"udot": (own, converted, own)}
+    if found == "wrong":
+        return {"wrong": f"{robot}: {why}"}
+    return {key: (own[key], converted[key], own[key]) for key in wanted}
 
 
 def answer_damage(case: Case, line: CommandLine) -> Found:

@@ -32,7 +32,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -54,16 +54,24 @@ SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 # --- a job: one process of every rank ---------------------------------------------------------------------------------
 
 
-def work(
-    first: int,
-    systems: int,
-    seconds: float,
-    log: Path,
-    most: int,
-    plain: bool,
-    sequences: bool | None,
-    save: Path | None,
-) -> None:
+class Task(NamedTuple):
+    """What a job tries: so many seeds from the first on, for some time (s).
+
+    With `sequences` those of sequences alone, or without them; `plain` by the default coupling alone. Reduced cases go
+    to the folder `save`.
+    """
+
+    first: int
+    systems: int
+    seconds: float
+    log: str
+    most: int
+    plain: bool
+    sequences: bool | None
+    save: str
+
+
+def work(task: Task) -> None:
     """Try systems one after the other, on all ranks of the job; rank 0 writes a line before and after each."""
     sys.path.insert(0, str(TESTS))
     from mpi4py import MPI
@@ -74,6 +82,8 @@ def work(
     from sequences import check_sequence, kept_text
 
     comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[tuple[str, ...]]()
+    first, systems, seconds, _, most, plain, sequences, _ = task
+    log, save = Path(task.log), Path(task.save)
 
     def write(**entry: Any) -> None:
         if comm.rank == 0:
@@ -103,9 +113,9 @@ def work(
         entry |= {"bodies": case.system.n_bodies, "loops": len(case.system.contents.loops), "features": case.features}
         write(seed=seed, lived=lived, **entry)
         kinds = {(reason(text), *case.features) for text in comm.bcast(verdict.wrong)}
-        if save is not None and kinds - seen and course is None:
+        if kinds - seen and course is None:
             reduce_and_save(case, verdict, comm, save)
-        elif save is not None and verdict.wrong:  # on rank 0
+        elif verdict.wrong:  # on rank 0
             save.mkdir(parents=True, exist_ok=True)
             with (save / "sequences.toml").open("a") as file:
                 file.write(kept_text(seed, comm.size, plain, verdict.wrong[0]))
@@ -127,39 +137,17 @@ def reduce_and_save(case: Any, verdict: Any, comm: Any, folder: Path) -> None:
 # --- the parent -------------------------------------------------------------------------------------------------------
 
 
-def job(
-    ranks: int,
-    first: int,
-    systems: int,
-    seconds: float,
-    log: Path,
-    most: int,
-    plain: bool,
-    sequences: bool | None,
-    save: Path | None,
-) -> dict[str, Any] | None:
+def job(ranks: int, task: Task) -> dict[str, Any] | None:
     """Run one job to its end, or end it; gives what happened at which seed if it failed."""
+    log = Path(task.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     had = len(log.read_text().splitlines())
-    arguments = [
-        str(value)
-        for value in (
-            first,
-            systems,
-            seconds,
-            log,
-            most,
-            int(plain),
-            "" if sequences is None else int(sequences),
-            save or "",
-        )
-    ]
     environment = os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
     text = log.with_suffix(".txt")
     with text.open("w") as output:
         launcher = subprocess.Popen(
-            ["mpiexec", "-n", str(ranks), sys.executable, "-X", "faulthandler", __file__, "work", *arguments],
+            ["mpiexec", "-n", str(ranks), sys.executable, "-X", "faulthandler", __file__, "work", json.dumps(task)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
         )  # fmt: skip
     seen, since, used, entry = had, time.monotonic(), 0.0, dict[str, Any]()
@@ -182,7 +170,7 @@ def job(
     if code == 0 and "ended" in entry:
         return None
     what = f"hangs for {allowed:.0f} s" if code is None else f"crashes with exit code {code}"
-    at = entry.get("begin", entry.get("seed", first))
+    at = entry.get("begin", entry.get("seed", task.first))
     return {"seed": at, "ranks": ranks, "crashed": what, "text": text.read_text(errors="replace")[-6000:]}
 
 
@@ -253,8 +241,8 @@ def main(
         end, log = time.monotonic() + share, folder / f"ranks{number}.jsonl"
         left = 1 if only is not None else systems
         while left > 0 and (time.monotonic() < end or only is not None):
-            save = folder / "corpus"
-            crash = job(number, begin, left, max(end - time.monotonic(), 1.0), log, most, plain, sequences, save)
+            rest, save = max(end - time.monotonic(), 1.0), str(folder / "corpus")
+            crash = job(number, Task(begin, left, rest, str(log), most, plain, sequences, save))
             if crash is None:
                 break
             failed.append(crash)
@@ -354,9 +342,6 @@ def command(**given: Any) -> None:
 if __name__ == "__main__":
     faulthandler.enable()
     if sys.argv[1:2] == ["work"]:
-        first, systems, seconds, log, most, plain, sequences, save = sys.argv[2:]
-        kept = Path(save) if save else None
-        flags = bool(int(plain)), bool(int(sequences)) if sequences else None
-        work(int(first), int(systems), float(seconds), Path(log), int(most), *flags, kept)
+        work(Task(*json.loads(sys.argv[2])))
     else:
         command()

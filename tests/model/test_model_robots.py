@@ -946,3 +946,18 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, before: str, after: s
     (tmp_path / "arm.xml").write_text(text.replace(before, after))
     with pytest.raises(InputError, match=rf"arm.xml: {words}"):
         read_robot(tmp_path / "arm.xml")
+
+
+@alone
+def test_looks_that_are_none_are_left_out(tmp_path: Path) -> None:
+    """A geom without mass is a look alone; of one with mass the body says it."""
+    pytest.importorskip("mujoco")
+    text = """<mujoco><worldbody><body name="arm"><joint axis="0 1 0"/><geom type="box" size="1 1 1"/>
+    <geom name="look" type="box" size="1 1 1" pos="0 0 nan" mass="0"/></body></worldbody></mujoco>"""
+    (tmp_path / "arm.xml").write_text(text)
+    system = read_robot(tmp_path / "arm.xml")
+    assert "left out: shape that is not finite: look" in system.contents.left_out
+    assert [shape.size for shape in system.contents.body(0).geometry] == [(2.0, 2.0, 2.0)]
+    (tmp_path / "arm.xml").write_text(text.replace(' mass="0"', ""))
+    with pytest.raises(InputError, match="refused by MuJoCo|body 'arm': body_ipos is not finite"):
+        read_robot(tmp_path / "arm.xml")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
@@ -41,7 +43,6 @@ _NUMBERS = {
     "joint": ("jnt_pos", "jnt_axis", "jnt_stiffness"),
     "actuator": ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_dynprm"),
     "tendon": ("tendon_stiffness", "tendon_damping", "tendon_lengthspring"),
-    "geom": ("geom_pos", "geom_quat", "geom_size"),
     "equality": ("eq_data",),
 }
 _OF_JOINTS = ("qpos0", "qpos_spring", "dof_damping", "dof_armature", "dof_frictionloss", "wrap_prm", "key_qpos")
@@ -256,10 +257,16 @@ class _Compiled:
         m = self._model
         return int(m.nactuator if hasattr(m, "nactuator") else m.nu)
 
+    @cached_property
+    def _drawable(self) -> NDArray[np.bool_]:
+        """Of each geom, whether its numbers are finite; mass that it gives to its body is the body's."""
+        m = self._model
+        return (np.abs(np.hstack((m.geom_pos, m.geom_quat, m.geom_size))) < _MOST).all(axis=1)
+
     def _shape(self, geom: int) -> Shape | None:
         m, kind = self._model, int(self._model.geom_type[geom])
         types = self._mujoco.mjtGeom
-        if m.geom_group[geom] >= _HIDDEN:
+        if m.geom_group[geom] >= _HIDDEN or not self._drawable[geom]:
             return None
         material = m.geom_matid[geom]
         color = m.geom_rgba[geom] if material < 0 else m.mat_rgba[material]
@@ -352,6 +359,8 @@ class _Compiled:
                 robot.leave_out(kind, self._name("joint", number))
         for number in np.flatnonzero(m.body_plugin >= 0).tolist():
             robot.leave_out("plugin of body", self._name("body", number))
+        for number in np.flatnonzero(~self._drawable).tolist():
+            robot.leave_out("shape that is not finite", self._name("geom", number))
         for number in range(m.nsensor):
             robot.leave_out("sensor", self._name("sensor", number))
         for number in (

@@ -959,5 +959,5 @@ def test_looks_that_are_none_are_left_out(tmp_path: Path) -> None:
     assert "left out: shape that is not finite: look" in system.contents.left_out
     assert [shape.size for shape in system.contents.body(0).geometry] == [(2.0, 2.0, 2.0)]
     (tmp_path / "arm.xml").write_text(text.replace(' mass="0"', ""))
-    with pytest.raises(InputError, match="refused by MuJoCo|body 'arm': body_ipos is not finite"):
+    with pytest.raises(InputError, match=r"refused by MuJoCo|body 'arm': body_ipos is not finite"):
         read_robot(tmp_path / "arm.xml")

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,52 +30,84 @@ from mpimbs.cli.words import Command, said_on_root, said_together
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_NOWHERE = "; from Python, Dynamics.{} writes none"
+    from mpimbs.dynamics import Dynamics
+    from mpimbs.run.state import State, StateArrays
+
 EXAMINED = 4000  # speeds, of which modes take a second or two
 EXAMINED_LOOPED = 1000  # the same, with loops
+_INITIAL = "  [default: the model's initial state]"
 
 
-@click.command(cls=Command)
-@model_argument
-@click.option(
-    "--state", type=Path, help=".npz file with q, u and optionally tau.  [default: the model's initial state]"
-)
-@output_option(ARRAYS, ".npz file to write: udot, in the model's joint order.")
+class Question(NamedTuple):
+    """What is asked of MODEL in a state: what the commands here have in common."""
+
+    comm: MPI.Comm
+    model: str
+    state: Path | None
+    output: Path
+    force: bool
+    forces: tuple[str, ...]
+    settings: dict[str, Any]
+
+    def begin(self, needed: StateArrays, instead: str, also: Path | None = None) -> tuple[Dynamics, State]:
+        """Give the `Dynamics` and this rank's part of the state; files are looked at before anything is compiled."""
+        from mpimbs.dynamics import Dynamics
+        from mpimbs.run.state import own_part, read_state
+
+        system = read_model(self.comm, self.model, self.forces)
+        whole = said_together(self.comm, lambda: read_state(self.state, system, needed) if self.state else None)
+        dynamics = Dynamics(system, self.comm, **self.settings)
+
+        def check() -> None:
+            check_new(self.output, self.force, instead=f"; from Python, {instead} writes none")
+            if also is not None:
+                check_new(also, self.force)
+
+        said_on_root(self.comm, check)
+        return dynamics, own_part(dynamics, whole)
+
+    def check_finite(self, what: str, *parts: Any) -> None:
+        """Refuse results that are not finite, of all ranks."""
+        import numpy as np
+        from mpi4py import MPI
+
+        if not self.comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts), MPI.LAND):
+            raise SimulationError(f"the {what} not finite: the state is beyond the range of numbers")
+
+
+def question(
+    state: str, written: str, name: str | None = None, coupled: bool = True, required: bool = False
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function of a `Question` and of options of its own; texts say what its files hold."""
+
+    def make(action: Callable[..., None]) -> click.Command:
+        @functools.wraps(action)
+        def asked(comm: MPI.Comm, settings: dict[str, Any] | None = None, **given: Any) -> None:
+            common = {key: given.pop(key) for key in ("model", "state", "output", "force", "forces")}
+            action(Question(comm, **common, settings=settings or {}), **given)
+
+        made: Any = click.pass_obj(coupling_options(asked) if coupled else asked)
+        made = click.option("--force", is_flag=True, help="Replace existing files.")(forces_option(made))
+        made = output_option(ARRAYS, f".npz file to write: {written}.")(made)
+        made = click.option("--state", type=Path, required=required, help=f".npz file with {state}")(made)
+        return click.command(name, cls=Command)(model_argument(made))
+
+    return make
+
+
+@question(f"q, u and optionally tau.{_INITIAL}", "udot, in the model's joint order")
 @time_option
 @click.option("--loads", is_flag=True, help="Write the loads through the joints too, and those of loops.")
 @click.option("--close", is_flag=True, help="Close loops first, positions and speeds, as `assemble` does.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-@coupling_options
-def acceleration(
-    comm: MPI.Comm,
-    model: str,
-    forces: tuple[str, ...],
-    state: Path | None,
-    output: Path,
-    time: float,
-    loads: bool,
-    close: bool,
-    force: bool,
-    settings: dict[str, Any],
-) -> None:
+def acceleration(asked: Question, time: float, loads: bool, close: bool) -> None:
     """Evaluate forward dynamics of MODEL once."""
-    import numpy as np
-    from mpi4py import MPI
-
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.run.state import check_speeds, own_part, read_state
+    from mpimbs.run.state import WITH_FORCES, check_speeds
 
-    system = read_model(comm, model, forces)
-    note_lanes(comm, system, settings)
-    whole = said_together(comm, lambda: read_state(state, system) if state else None)
-    dynamics = Dynamics(system, comm, **settings)
-    said_together(comm, lambda: check_speeds(dynamics.subchain))
-    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("accelerations")))
+    dynamics, own = asked.begin(WITH_FORCES, "Dynamics.accelerations")
+    said_together(asked.comm, lambda: check_speeds(dynamics.subchain))
+    note_lanes(asked.comm, dynamics.system, asked.settings)
     compile_evaluations(dynamics, loads, checked=True)
-    own = own_part(dynamics, whole)
     mine: tuple[Any, ...] = own.q, own.u, own.tau, time
     if dynamics.loops is not None:
         mine = (*_fitting(dynamics, *dynamics.divided.followed(time, *mine[:2]), close), *mine[2:])
@@ -82,17 +115,16 @@ def acceleration(
     carried = dynamics.loads.joints_and_loops(*mine) if loads else None
     if carried is not None:
         parts["loads"], gathers["loads"] = carried.joints, dynamics.divided.gather_bodies(6)
-    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
-        raise SimulationError("the accelerations are not finite: the state is beyond the range of numbers")
+    asked.check_finite("accelerations are", *parts.values())
     residual = dynamics.loads.residual(mine[0], mine[1], parts["udot"], *mine[2:])
     if wrong := residual.judged(dynamics.divided.coupling):
         raise SimulationError(wrong)
     results: dict[str, Any] = {name: gathers[name](part) for name, part in parts.items()}
     if carried is not None and carried.loops is not None:
         parts["loop_loads"] = results["loop_loads"] = carried.loops
-    if comm.rank == 0:
+    if asked.comm.rank == 0:
         click.echo(residual.told())
-    write_arrays(comm, output, results, {name: part.shape[1:] for name, part in parts.items()})
+    write_arrays(asked.comm, asked.output, results, {name: part.shape[1:] for name, part in parts.items()})
     dynamics.close()
 
 
@@ -110,51 +142,35 @@ def _fitting(dynamics: Any, q: Any, u: Any, close: bool) -> tuple[Any, Any]:
     return q, u
 
 
-@click.command(cls=Command)
-@model_argument
-@click.option("--state", type=Path, required=True, help=".npz file with q, u and udot, in the model's joint order.")
-@output_option(ARRAYS, ".npz file to write: tau, in the model's joint order; with loops their loads, loop_loads, too.")
+@question(
+    "q, u and udot, in the model's joint order.",
+    "tau, in the model's joint order; with loops their loads, loop_loads, too",
+    coupled=False,
+    required=True,
+)
 @time_option
 @click.option(
     "--actuated", help="Bodies whose inboard joints have actuators, by commas: with loops, no others give any force."
 )
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-def inverse(
-    comm: MPI.Comm,
-    model: str,
-    state: Path,
-    output: Path,
-    time: float,
-    actuated: str | None,
-    force: bool,
-    forces: tuple[str, ...],
-) -> None:
+def inverse(asked: Question, time: float, actuated: str | None) -> None:
     """Evaluate inverse dynamics of MODEL once: the forces tau, on top of the model's, that accelerations need."""
     import numpy as np
-    from mpi4py import MPI
 
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_inverse
     from mpimbs.parallel.agreement import first_on_node, greatest
-    from mpimbs.run.state import PRESCRIBED, own_part, read_state
+    from mpimbs.run.state import PRESCRIBED
 
-    system = read_model(comm, model, forces)
-    whole = said_together(comm, lambda: read_state(state, system, PRESCRIBED))
-    dynamics = Dynamics(system, comm)
-    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inverse_dynamics")))
+    comm = asked.comm
+    dynamics, (q, u, _, udot) = asked.begin(PRESCRIBED, "Dynamics.inverse_dynamics")
     first_on_node(comm, functools.partial(compile_inverse, dynamics.divided.lanes))
-    if system.loops:
+    if dynamics.loops is not None:
         compile_evaluations(dynamics, loads=True, checked=True)
-    q, u, _, udot = own_part(dynamics, whole)
     assert udot is not None  # PRESCRIBED has it
     named = None if actuated is None else [name.strip() for name in actuated.split(",")]
-    asked = q, u, udot, time, named
-    found = None if dynamics.loops is None else dynamics.loads.actuation(*asked)
-    part = dynamics.inverse_dynamics(*asked) if found is None else found.tau
-    if not comm.allreduce(bool(np.isfinite(part).all()), MPI.LAND):
-        raise SimulationError("the forces are not finite: the state is beyond the range of numbers")
+    given = q, u, udot, time, named
+    found = None if dynamics.loops is None else dynamics.loads.actuation(*given)
+    part = dynamics.inverse_dynamics(*given) if found is None else found.tau
+    asked.check_finite("forces are", part)
     results: dict[str, Any] = {"tau": dynamics.gather_u(part)}
     shapes: dict[str, tuple[int, ...]] = {}
     if found is not None:
@@ -165,131 +181,71 @@ def inverse(
             of = "all joints" if named is None else "the actuated joints"
             click.echo(f"forces: of {of}, {'no others do' if found.unique else 'of least norm of those that do'}")
             click.echo(f"put back, they accelerate as asked for to {left[0] / (left[1] or 1.0):.1e} of the largest")
-    write_arrays(comm, output, results, shapes)
+    write_arrays(comm, asked.output, results, shapes)
     dynamics.close()
 
 
-@click.command(cls=Command)
-@model_argument
-@click.option("--state", type=Path, help=".npz file with q.  [default: the model's initial state]")
-@output_option(ARRAYS, ".npz file to write: M, its rows and columns in the model's joint order.")
+@question(f"q.{_INITIAL}", "M, its rows and columns in the model's joint order", coupled=False)
 @click.option("--form", type=click.Choice(FORMS), default=DOUBLING, help="How ranks learn what hangs on their bodies.")
 @click.option("--inverse", "inverted", is_flag=True, help="Write the inverse too, as M_inverse.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@click.pass_obj
-def inertia(
-    comm: MPI.Comm, model: str, state: Path | None, output: Path, form: str, inverted: bool, force: bool
-) -> None:
+def inertia(asked: Question, form: str, inverted: bool) -> None:
     """Write the joint-space inertia matrix of MODEL, of its spanning tree."""
-    import numpy as np
-    from mpi4py import MPI
-
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_joint_space
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.run.state import COORDINATES, own_part, read_state
+    from mpimbs.run.state import COORDINATES
 
-    system = read_model(comm, model)
-    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
-    dynamics = Dynamics(system, comm)
-    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("inertia_matrix")))
-    first_on_node(comm, compile_joint_space)
-    q = own_part(dynamics, whole).q
+    dynamics, (q, *_) = asked.begin(COORDINATES, "Dynamics.inertia_matrix")
+    first_on_node(asked.comm, compile_joint_space)
     parts = {"M": dynamics.inertia_matrix(q, form)}
     if inverted:
         parts["M_inverse"] = dynamics.inertia.inverse_matrix(q)
-    if not comm.allreduce(all(bool(np.isfinite(part).all()) for part in parts.values()), MPI.LAND):
-        raise SimulationError("the matrix is not finite: the state is beyond the range of numbers")
+    asked.check_finite("matrix is", *parts.values())
     results = {name: dynamics.inertia.gather_rows(part) for name, part in parts.items()}
-    write_arrays(comm, output, results, dict.fromkeys(parts, (system.nu,)))
+    write_arrays(asked.comm, asked.output, results, dict.fromkeys(parts, (dynamics.system.nu,)))
     dynamics.close()
 
 
-@click.command("assemble", cls=Command)
-@model_argument
-@click.option("--state", type=Path, help=".npz file with q and u near them.  [default: the model's initial state]")
-@output_option(ARRAYS, ".npz file to write: q and u, in the model's joint order.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-@coupling_options
-def assemble_command(
-    comm: MPI.Comm,
-    model: str,
-    forces: tuple[str, ...],
-    state: Path | None,
-    output: Path,
-    force: bool,
-    settings: dict[str, Any],
-) -> None:
+@question(f"q and u near them.{_INITIAL}", "q and u, in the model's joint order", "assemble")
+def assemble_command(asked: Question) -> None:
     """Close the loops of MODEL: write coordinates and speeds near the initial ones that all loops allow."""
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations
-    from mpimbs.run.state import MOVING, check_speeds, own_part, read_state
+    from mpimbs.run.state import MOVING, check_speeds
     from mpimbs.stepping.projection import changes_told, closed, moved
 
-    system = read_model(comm, model, forces)
-    if not system.loops:
-        raise InputError(f"'{system.name}' has no loops: there is nothing to close")
-    whole = said_together(comm, lambda: read_state(state, system, MOVING) if state else None)
-    dynamics = Dynamics(system, comm, **settings)
-    said_together(comm, lambda: check_speeds(dynamics.subchain))
-    said_on_root(comm, lambda: check_new(output, force, instead=_NOWHERE.format("loops.close_places")))
+    dynamics, own = asked.begin(MOVING, "Dynamics.loops.close_places")
+    if dynamics.loops is None:
+        raise InputError(f"'{dynamics.system.name}' has no loops: there is nothing to close")
+    said_together(asked.comm, lambda: check_speeds(dynamics.subchain))
     compile_evaluations(dynamics)
-    mine = dynamics.divided.followed(0.0, *own_part(dynamics, whole)[:2])
+    mine = dynamics.divided.followed(0.0, *own[:2])
     found = closed(dynamics, *mine)
     changes = moved(dynamics, mine, found)
-    write_state(dynamics, output, *found)
-    if comm.rank == 0:
+    write_state(dynamics, asked.output, *found)
+    if asked.comm.rank == 0:
         click.echo(changes_told(changes) or "loops: they were closed")
     dynamics.close()
 
 
-@click.command("settle", cls=Command)
-@model_argument
-@click.option("--state", type=Path, help=".npz file with q, near which to look.  [default: the model's initial state]")
-@output_option(ARRAYS, ".npz file to write: q and u, which are zero, in the model's joint order.")
+@question(f"q, near which to look.{_INITIAL}", "q and u, which are zero, in the model's joint order", "settle")
 @time_option
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@forces_option
-@click.pass_obj
-@coupling_options
-def settle_command(
-    comm: MPI.Comm,
-    model: str,
-    forces: tuple[str, ...],
-    state: Path | None,
-    output: Path,
-    time: float,
-    force: bool,
-    settings: dict[str, Any],
-) -> None:
+def settle_command(asked: Question, time: float) -> None:
     """Find a static equilibrium of MODEL near its initial state."""
     import numpy as np
 
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_implicit
     from mpimbs.dynamics.statics.equilibrium import growth, settle
-    from mpimbs.run.state import COORDINATES, check_system, own_part, read_state
+    from mpimbs.run.state import COORDINATES, check_system
 
-    system = read_model(comm, model, forces)
-    said_together(comm, lambda: check_system(system))
-    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
-    dynamics = Dynamics(system, comm, **settings)
-    said_on_root(
-        comm,
-        lambda: check_new(
-            output, force, instead="; from Python, mpimbs.dynamics.statics.equilibrium.settle writes none"
-        ),
-    )
+    dynamics, (q, *_) = asked.begin(COORDINATES, "mpimbs.dynamics.statics.equilibrium.settle")
+    system = dynamics.system
+    said_together(asked.comm, lambda: check_system(system))
     compile_evaluations(dynamics, loads=True)
     compile_implicit(dynamics)
-    q = own_part(dynamics, whole).q
     found = settle(dynamics, q, time)
     most = EXAMINED_LOOPED if system.loops else EXAMINED
     unstable = growth(dynamics, found.q) if system.nu <= most else None
-    write_state(dynamics, output, found.q, np.zeros(dynamics.subchain.nu))
-    if comm.rank == 0:
+    write_state(dynamics, asked.output, found.q, np.zeros(dynamics.subchain.nu))
+    if asked.comm.rank == 0:
         click.echo(
             f"equilibrium: {found.steps} steps, {found.products} products; largest acceleration left "
             f"{found.acceleration:.2e} rad/s^2 or m/s^2, last change {found.change:.2e} rad or m"
@@ -303,47 +259,25 @@ def settle_command(
     dynamics.close()
 
 
-@click.command(cls=Command, name="modes")
-@model_argument
-@click.option("--state", type=Path, help=".npz file with q, an equilibrium.  [default: the model's initial state]")
-@output_option(ARRAYS, ".npz file to write: frequencies (Hz), squares (1/s^2), shapes, residuals, q.")
+@question(
+    f"q, an equilibrium.{_INITIAL}", "frequencies (Hz), squares (1/s^2), shapes, residuals, q", "modes", coupled=False
+)
 @click.option("-k", "--count", type=click.IntRange(min=1), default=10, help="How many of the lowest modes.")
 @click.option("--picture", type=Path, help="PNG file to draw the shapes in.")
-@click.option("--force", is_flag=True, help="Replace existing files.")
-@forces_option
-@click.pass_obj
-def modes_command(
-    comm: MPI.Comm,
-    model: str,
-    state: Path | None,
-    output: Path,
-    count: int,
-    picture: Path | None,
-    force: bool,
-    forces: tuple[str, ...],
-) -> None:
+def modes_command(asked: Question, count: int, picture: Path | None) -> None:
     """Find the lowest natural frequencies of MODEL about an equilibrium, and the shapes of these modes."""
     import numpy as np
 
-    from mpimbs.dynamics import Dynamics
     from mpimbs.dynamics.compiling import compile_evaluations, compile_joint_space
     from mpimbs.dynamics.statics.modes import modes
     from mpimbs.parallel.agreement import first_on_node
-    from mpimbs.run.state import COORDINATES, own_part, read_state
+    from mpimbs.run.state import COORDINATES
 
-    system = read_model(comm, model, forces)
-    whole = said_together(comm, lambda: read_state(state, system, COORDINATES) if state else None)
-    dynamics = Dynamics(system, comm)
-
-    def check() -> None:
-        check_new(output, force, instead="; from Python, modes writes none")
-        if picture is not None:
-            check_new(picture, force)
-
-    said_on_root(comm, check)
+    comm = asked.comm
+    dynamics, (q, *_) = asked.begin(COORDINATES, "modes", picture)
+    system = dynamics.system
     compile_evaluations(dynamics, loads=bool(system.loops))
     first_on_node(comm, compile_joint_space)
-    q = own_part(dynamics, whole).q
     found = modes(dynamics, q, count)
     gathered = dynamics.gather_q(dynamics.divided.followed(0.0, q, np.zeros(dynamics.subchain.nu))[0])
     if comm.rank == 0:
@@ -357,7 +291,7 @@ def modes_command(
             click.echo(f"note: {line}")
     arrays = {"frequencies": found.frequencies, "squares": found.squares, "shapes": found.shapes, "q": gathered}
     arrays["residuals"] = found.residuals
-    write_arrays(comm, output, arrays, {"shapes": (system.nu,)})
+    write_arrays(comm, asked.output, arrays, {"shapes": (system.nu,)})
 
     def draw() -> None:
         if picture is not None and gathered is not None:

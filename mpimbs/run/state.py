@@ -39,7 +39,7 @@ class StateArrays(NamedTuple):
 
 MOVING = StateArrays(("q", "u"))
 COORDINATES = StateArrays(("q",), ("u", "tau"))
-DRIVEN = StateArrays(("q", "u"), ("tau",))
+WITH_FORCES = StateArrays(("q", "u"), ("tau",))
 PRESCRIBED = StateArrays(("q", "u", "udot"))
 
 
@@ -91,7 +91,7 @@ def check_speeds(part: Subchain) -> None:
         raise InputError(f"body '{body}': u = {part.u[k]:g} is beyond {LARGEST:g}: give SI units")
 
 
-def read_state(path: str | Path, system: Contents, contents: StateArrays = DRIVEN) -> State:
+def read_state(path: str | Path, system: Contents, contents: StateArrays = WITH_FORCES) -> State:
     """Read a state file for a system.
 
     Raises

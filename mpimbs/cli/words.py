@@ -89,7 +89,8 @@ def told_when_long(what: str) -> Iterator[None]:
 
 def worded(message: str, command: click.Command) -> str:
     """Put the options of a command into a message in place of Python's names."""
-    options = {parameter.name: parameter.opts[0] for parameter in command.params if isinstance(parameter, click.Option)}
+    shown = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
+    options = {option.name: option.opts[0] for option in shown}
 
     def reword(found: re.Match[str]) -> str:
         try:

@@ -55,6 +55,15 @@ def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str
             call(comm, "convert", *arguments)
 
 
+def test_a_robot_that_nothing_moves(comm: MPI.Comm, folder: Path) -> None:
+    """What lets it float is told as a command takes it, not by an option that says as much."""
+    if comm.rank == 0:
+        (folder / "arm.urdf").write_text(ARM.replace(f'<link name="link">{INERTIAL}', '<link name="link">'))
+    comm.Barrier()
+    with pytest.raises(InputError, match=r"let it float by FILE:free, or `free=True`$"):
+        call(comm, "check", folder / "arm.urdf")
+
+
 def test_new_and_schema(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "mine.toml"
     call(comm, "new", 'a "crane" of mine', "-o", path)

@@ -335,7 +335,7 @@ def answer_robot(case: Case, line: CommandLine) -> Found:
     found, why = random_robots.compared(kind, case.seed, line.folder) if line.comm.rank == 0 else ("", "")
     if found == "wrong":
         return {"wrong": f"{robot}: {why}"}
-    return {key: (own[key], converted[key], own[key]) for key in wanted}
+    return {key: (converted[key], own[key]) for key in wanted}
 
 
 def answer_damage(case: Case, line: CommandLine) -> Found:
@@ -377,7 +377,8 @@ def answer_options(case: Case, line: CommandLine) -> Found:
     if command.startswith(("run", "bench", "predict")) and source.chance(0.5):
         keys = [f"{key}={choice(source, values)}" for key, values in KEYS.items() if source.chance(0.1)]
         words += f" --coupling {','.join((choice(source, COUPLINGS), *keys))}"
-    line.state("asked.npz", q=case.q, u=case.u, udot=0.0 * case.u)
+    if "@/asked.npz" in words:
+        line.state("asked.npz", q=case.q, u=case.u, udot=0.0 * case.u)
     if "@/out.h5" in words and not runs:
         line(f"run {choice(source, ('chain:3', 'four_bar:1', 'rope:3', 'figure'))} --t-end 0.02 --loads -o @/out.h5")
     ended = line.ended(words)

@@ -258,10 +258,11 @@ def answer_assembly(case: Case, line: CommandLine) -> Found:
     return line.arrays("closed.npz", "q")
 
 
-def judge_motion(_: Case, found: Found, __: Any) -> Iterator[Row]:
-    for name, (written, exported, right) in found.items():
-        yield f"{name} in the file", written, right, 0.0
-        yield f"{name} exported", exported, right, 0.0
+def judge_same(_: Case, found: Found, __: Any) -> Iterator[Row]:
+    """What several ways give has to be the same to the last bit."""
+    for name, (*others, right) in found.items():
+        for number, other in enumerate(others, 1):
+            yield f"{name}, way {number}", other, right, 0.0
 
 
 # --- which ---
@@ -316,8 +317,8 @@ OPERATIONS = {
     "inverse": Operation(without_gears, by_command(commands.answer_actuation), judge_actuation),
     "settle": Operation(at_rest, by_command(commands.answer_equilibrium), judge_equilibrium),
     "assemble": Operation(with_loops, by_command(answer_assembly), judge_assembly),
-    "run": Operation(at_rest, by_command(commands.answer_motion), judge_motion),
-    "robot": Operation(few, by_command(commands.answer_robot), judge_motion),
+    "run": Operation(at_rest, by_command(commands.answer_motion), judge_same),
+    "robot": Operation(few, by_command(commands.answer_robot), judge_same),
     "convert": Operation(few, by_command(commands.answer_copy), nothing_more),
     "damage": Operation(few, by_command(commands.answer_damage), nothing_more),
     "options": Operation(few, by_command(commands.answer_options), nothing_more),

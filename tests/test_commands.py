@@ -59,10 +59,9 @@ def test_wrong_answers_are_seen() -> None:
 @pytest.mark.time_limit(300)
 def test_an_ensemble_by_command(comm: MPI.Comm) -> None:
     """A run of copies: the seed draws one."""
-    case = case_for("run")
-    with CommandLine(replace(case, seed=COPIES), comm) as line:
-        found = OPERATIONS["run"].judge(case, commands.answer_motion(replace(case, seed=COPIES), line), None)
-        rows = list(found)
+    case = replace(case_for("run"), seed=COPIES)
+    with CommandLine(case, comm) as line:
+        rows = list(OPERATIONS["run"].judge(case, commands.answer_motion(case, line), None))
     parallel_assert(comm.rank or rows[2][1].ndim == 3, "no copies are drawn", comm)
     parallel_assert(all(np.array_equal(ours, right) for _, ours, right, _ in rows), "copies differ from Python's", comm)
 

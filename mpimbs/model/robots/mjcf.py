@@ -123,7 +123,7 @@ class _Compiled:
         """Refuse numbers that MuJoCo takes as they stand, such as an axis of inf, which give NaN later."""
         for kind, names in (*_NUMBERS.items(), ("", _OF_JOINTS)):
             for name in names:
-                bad = ~(np.abs(getattr(self._model, name)) < _MOST)
+                bad = ~_counts(getattr(self._model, name))
                 if bad.any():
                     of = f"{kind} '{self._name(kind, int(np.argwhere(bad)[0][0]))}': " if kind else ""
                     raise InputError(f"{of}{name} is not finite, or beyond {_MOST:g}, as MuJoCo reads it; correct it")
@@ -261,7 +261,7 @@ class _Compiled:
     def _drawable(self) -> NDArray[np.bool_]:
         """Of each geom, whether its numbers are finite; mass that it gives to its body is the body's."""
         m = self._model
-        return (np.abs(np.hstack((m.geom_pos, m.geom_quat, m.geom_size))) < _MOST).all(axis=1)
+        return np.asarray(_counts(np.hstack((m.geom_pos, m.geom_quat, m.geom_size))).all(axis=1))
 
     def _shape(self, geom: int) -> Shape | None:
         m, kind = self._model, int(self._model.geom_type[geom])
@@ -380,6 +380,12 @@ class _Compiled:
             robot.leave_out("contacts", f"of {len(touching)} geoms")
         if m.opt.density or m.opt.viscosity:
             robot.leave_out("forces", "of the fluid around it")
+
+
+def _counts(values: Floats) -> NDArray[np.bool_]:
+    """Whether numbers are finite, and their squares."""
+    counted: NDArray[np.bool_] = np.abs(values) < _MOST
+    return counted
 
 
 def _pose(position: Floats, quaternion: Floats) -> Pose:

@@ -261,36 +261,17 @@ def nothing(job: Job, chance: random.Random, halt: float) -> None:
 
 
 class Fault(NamedTuple):
-    """What happens to a job, and what must come of it.
-
-    Attributes
-    ----------
-    name : str
-    inject : callable
-    codes : tuple of int
-        Exit codes of mpiexec that are allowed; empty: any but those of mpimbs.
-    message : str
-        A pattern that the log must have.
-    steps : {"adaptive", "fixed", "much"}
-        Which of the subject's settings the chain has; much: fixed, with many samples.
-    force : str
-        How the force function fails.
-    while_starting : bool
-        Every fourth time, the job meets it before its first checkpoint.
-    small_disk : bool
-    tolerance : float
-        Of the complete output on the same ranks, relative; 0: the same bits.
-    """
+    """What happens to a job, and what must come of it."""
 
     name: str
     inject: Inject
-    codes: tuple[int, ...]
-    message: str
-    steps: str = "adaptive"
-    force: str = ""
-    while_starting: bool = False
+    codes: tuple[int, ...]  # exit codes of mpiexec that are allowed; empty: any but those of mpimbs
+    message: str  # a pattern that the log must have
+    steps: str = "adaptive"  # which of the subject's settings the chain has; much: fixed, with many samples
+    force: str = ""  # how the force function fails
+    while_starting: bool = False  # every fourth time, the job meets it before its first checkpoint
     small_disk: bool = False
-    tolerance: float = 0.0
+    tolerance: float = 0.0  # of the complete output on the same ranks, relative; 0: the same bits
 
 
 def ended_by(name: str) -> str:

@@ -55,35 +55,17 @@ COPIES = "{}\n" + "".join(f"{1 + k / 10}, {0.1 * k}\n" for k in range(6))
 
 
 class Subject(NamedTuple):
-    """A simulation that meets faults.
-
-    Attributes
-    ----------
-    name : str
-    bodies : int
-    t_end : float
-        s.
-    arguments : tuple of str
-        The command of mpimbs, and what it simulates.
-    adaptive, fixed : tuple of str
-        Settings; of those faults that ask for steps of this kind.
-    files : mapping of str to str
-        Files that the arguments name, and their text.
-    pcg : bool
-        Every fifth chain with adaptive steps is evaluated by pcg.
-    without : tuple of str
-        Faults that it can't have.
-    """
+    """A simulation that meets faults."""
 
     name: str
     bodies: int
-    t_end: float
-    arguments: tuple[str, ...]
-    adaptive: tuple[str, ...] = ADAPTIVE
+    t_end: float  # s
+    arguments: tuple[str, ...]  # the command of mpimbs, and what it simulates
+    adaptive: tuple[str, ...] = ADAPTIVE  # settings; of those faults that ask for steps of this kind
     fixed: tuple[str, ...] = FOURTH
-    files: Mapping[str, str] = MappingProxyType({})
-    pcg: bool = False
-    without: tuple[str, ...] = ()
+    files: Mapping[str, str] = MappingProxyType({})  # files that the arguments name, and their text
+    pcg: bool = False  # every fifth chain with adaptive steps is evaluated by pcg
+    without: tuple[str, ...] = ()  # faults that it can't have
 
 
 # A copy whose function fails is left behind with NaN, and no job ends.

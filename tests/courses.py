@@ -37,34 +37,19 @@ SCHEMES = (
 
 @dataclass
 class Course:
-    """What is simulated, and what disturbs it.
-
-    Attributes
-    ----------
-    goals : list of float
-        Times (s) that are hit; the last is the end.
-    drives : dict
-        At which of them, by number, the torque of which joint is set.
-    steps : bool
-        The goals are times of samples, where steps end, too (PETSc's do): single steps are then those of the course.
-    acts : list of tuple
-        What is done, on how many ranks it goes on, from which checkpoint.
-    fastest : float
-        Of speeds and roots of accelerations at the begin (1/s).
-    singular : bool
-        So is the position at the begin, or rounding alone changes its accelerations.
-    """
+    """What is simulated, and what disturbs it."""
 
     case: Case
     settings: Settings
     cadence: Checkpoints
-    goals: list[float]
-    drives: dict[int, tuple[str, Array]]
+    goals: list[float]  # times (s) that are hit; the last is the end
+    drives: dict[int, tuple[str, Array]]  # at which of them, by number, the torque of which joint is set
+    # the goals are times of samples, where steps end, too (PETSc's do): single steps are then those of the course
     steps: bool
-    acts: list[tuple[str, int, int]]
+    acts: list[tuple[str, int, int]]  # what is done, on how many ranks it goes on, from which checkpoint
     ranks: int
-    fastest: float
-    singular: bool
+    fastest: float  # of speeds and roots of accelerations at the begin (1/s)
+    singular: bool  # so is the position at the begin, or rounding alone changes its accelerations
 
     @property
     def system(self) -> System:

@@ -47,18 +47,12 @@ SAME_STEPS = 1e-6  # of their sizes, by which steps may differ and be taken for 
 
 @dataclass
 class Life:
-    """A run that is disturbed; all ranks make it together, those that are idle too.
-
-    Attributes
-    ----------
-    counts : Counter
-        What was done.
-    """
+    """A run that is disturbed; all ranks make it together, those that are idle too."""
 
     course: Course
     comm: MPI.Comm
     folder: Path
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # what was done
 
     def __post_init__(self) -> None:
         comm = self.comm

@@ -42,23 +42,15 @@ ARC_TANGENT = 31
 
 @dataclass
 class Counts:
-    """How often a kernel did what; counts per body may be fractions.
-
-    Attributes
-    ----------
-    additions, multiplications, divisions, square_roots, comparisons : float
-        Subtractions are additions.
-    sine_cosines, arc_tangents : float
-        A sine and cosine of one angle count once.
-    """
+    """How often a kernel did what; counts per body may be fractions."""
 
     zeros_vanish: ClassVar[bool] = False  # a product with a literal zero is that zero
 
-    additions: float = 0
+    additions: float = 0  # subtractions are additions
     multiplications: float = 0
     divisions: float = 0
     square_roots: float = 0
-    sine_cosines: float = 0
+    sine_cosines: float = 0  # a sine and cosine of one angle count once
     arc_tangents: float = 0
     comparisons: float = 0
 

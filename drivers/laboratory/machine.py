@@ -27,25 +27,14 @@ MOST = 256 << 20  # bytes, the largest working set
 
 @dataclass(frozen=True)
 class Machine:
-    """What a core can do.
+    """What a core can do."""
 
-    Attributes
-    ----------
-    width : int
-        Doubles in a SIMD register.
-    lanes, doubles : float
-        Fused multiply-adds on full registers and on single doubles (GFLOP/s, two operations each).
-    caches : dict
-        Bytes of the caches of a core, from "L1" on.
-    bandwidth : dict
-        Bytes read and written per time by a = b + s c, by level, "DRAM" the last (GB/s); a line that is written counts
-        once, though memory may have to read it first.
-    """
-
-    width: int
-    lanes: float
+    width: int  # doubles in a SIMD register
+    lanes: float  # fused multiply-adds on full registers and on single doubles (GFLOP/s, two operations each)
     doubles: float
-    caches: dict[str, int]
+    caches: dict[str, int]  # bytes of the caches of a core, from "L1" on
+    # bytes read and written per time by a = b + s c, by level, "DRAM" the last (GB/s); a line that is written counts
+    # once, though memory may have to read it first
     bandwidth: dict[str, float]
 
     def level(self, size: float) -> str:

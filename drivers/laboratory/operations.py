@@ -43,36 +43,23 @@ NO_LOAD = np.zeros(6)
 
 
 class OperationCounts(NamedTuple):
-    """Operations of the parts of the algorithms.
+    """Operations of the parts of the algorithms."""
 
-    Attributes
-    ----------
-    tip, piece : Counts
-        A body that is swept, with one handle [Critchley 2007, eq. 44-49] and with both [eq. 53-71], all passes.
-    turn : Counts
-        Join of two boundary turns, once in the scan of the velocities [eq. 6-11].
-    respond, combine, between : Counts
-        Join of two subchains' handle equations: the response of what they share, the equations of both, and
-        acceleration and load at the shared point on the way back. Both handles.
-    respond_tip, combine_tip, between_tip : Counts
-        The same where nothing is outboard of the right.
-    leaf : Counts
-        A body that is a leaf of the divide and conquer: kinematics, its joint, its equations [eq. 12-16].
-    release, assemble, spread, far : Counts
-        Join of two assemblies [eq. 23-28; 29-42], the joint on the way back [eq. 23, 26], and the acceleration of
-        handle 2 [eq. 16].
-    """
-
+    # a body that is swept, with one handle [Critchley 2007, eq. 44-49] and with both [eq. 53-71], all passes.
     tip: Counts
     piece: Counts
-    turn: Counts
+    turn: Counts  # join of two boundary turns, once in the scan of the velocities [eq. 6-11].
+    # join of two subchains' handle equations: the response of what they share, the equations of both, and acceleration
+    # and load at the shared point on the way back. Both handles.
     respond: Counts
     combine: Counts
     between: Counts
-    respond_tip: Counts
+    respond_tip: Counts  # the same where nothing is outboard of the right
     combine_tip: Counts
     between_tip: Counts
-    leaf: Counts
+    leaf: Counts  # a body that is a leaf of the divide and conquer: kinematics, its joint, its equations [eq. 12-16].
+    # join of two assemblies [eq. 23-28; 29-42], the joint on the way back [eq. 23, 26], and the acceleration of handle
+    # 2 [eq. 16].
     release: Counts
     assemble: Counts
     spread: Counts
@@ -224,25 +211,14 @@ def _assembled(kernels: Any, leaves: _Leaves, k: int) -> tuple[Counts, ...]:
 
 
 class OperationModel(NamedTuple):
-    """Operations against bodies and processors.
+    """Operations against bodies and processors."""
 
-    Attributes
-    ----------
-    alone : Counts
-        Per body on one processor.
-    body, level, constant : Counts
-        On several processors; no `body` for an algorithm that can use but one.
-    tip_ratio : float
-        r: how many times more bodies the last processor gets.
-    whole_levels : bool
-        Take ceil(log2 p) - 1 for log2(p / 2): what any number of processors takes that join two by two.
-    """
-
-    alone: Counts
-    body: Counts | None = None
+    alone: Counts  # per body on one processor
+    body: Counts | None = None  # on several processors; no `body` for an algorithm that can use but one
     level: Counts = Counts()
     constant: Counts = Counts()
-    tip_ratio: float = 1.0
+    tip_ratio: float = 1.0  # r: how many times more bodies the last processor gets
+    # take ceil(log2 p) - 1 for log2(p / 2): what any number of processors takes that join two by two
     whole_levels: bool = True
 
     def __call__(self, n: int, p: int = 1) -> Counts:

@@ -47,23 +47,14 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """A system in another program, at one state.
+    """A system in another program, at one state."""
 
-    Attributes
-    ----------
-    version : str
-        Of the program.
-    ways : dict of str to function
-        The ways in which it evaluates forward dynamics, each a function without arguments; what is timed.
-    in_our_order : function
-        From what such a function returns to the generalized accelerations [nu] (rad/s^2, m/s^2), in the model's order.
-    rough : dict of str to float
-        Of a way that is known to be less accurate than `peers.AGREEMENT`: the difference up to which it is timed.
-    """
-
-    version: str
+    version: str  # of the program
+    # the ways in which it evaluates forward dynamics, each a function without arguments; what is timed
     ways: dict[str, Callable[[], Any]]
+    # from what such a function returns to the generalized accelerations [nu] (rad/s^2, m/s^2), in the model's order
     in_our_order: Callable[[Any], Floats]
+    # of a way that is known to be less accurate than `peers.AGREEMENT`: the difference up to which it is timed
     rough: dict[str, float] = field(default_factory=dict)
 
 

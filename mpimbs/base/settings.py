@@ -59,32 +59,15 @@ COUNT = Range(lambda value: value >= 1, "1 or more")
 
 
 class Setting(NamedTuple):
-    """How a setting is described and checked; names of others stand between backticks.
+    """How a setting is described and checked; names of others stand between backticks."""
 
-    Attributes
-    ----------
-    text : str
-        What it is, without a full stop.
-    unit : str
-    default : str
-        What the default does, where its value does not say so.
-    more : str
-        Further sentences, for the documentation.
-    noun : str
-        What a message calls its value.
-    must : Must, optional
-        Values that make sense whatever the others are; None always does where it is the default.
-    option : str
-        Its name on the command line, where that is another one.
-    """
-
-    text: str
+    text: str  # what it is, without a full stop
     unit: str = ""
-    default: str = ""
-    more: str = ""
-    noun: str = ""
-    must: Must | None = None
-    option: str = ""
+    default: str = ""  # what the default does, where its value does not say so
+    more: str = ""  # further sentences, for the documentation
+    noun: str = ""  # what a message calls its value
+    must: Must | None = None  # values that make sense whatever the others are; None always does where it is the default
+    option: str = ""  # its name on the command line, where that is another one
 
 
 class Field(NamedTuple):

@@ -22,64 +22,41 @@ VARIABLE = "MPIMBS_SIZES"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The tuned sizes; the defaults were measured on one core of an AMD EPYC with AVX-512, eight lanes.
+    """The tuned sizes; the defaults were measured on one core of an AMD EPYC with AVX-512, eight lanes."""
 
-    Attributes
-    ----------
-    axis_cost : float
-        Time of the elimination of one degree of freedom over that of a step (58 ns), n = 1024, without lanes.
-    tip_ratio : float
-        Time of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the
-        tip, without lanes.
-    joins_in_bodies : float
-        In lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time
-        more.
-    terminal_ratio : float
-        Time of a body assembled as a leaf (dca) over that of one swept at the tip without lanes.
-    swept_in_lanes : float
-        Time of a body swept without lanes over that of one in lanes.
-    row_of_2, row_of_4, row_of_8 : float
-        Time of a row of so many bodies side by side, of closed subtrees, over that of one swept in doubles.
-    tile_start, subtrees_start : float
-        What a tile of such subtrees takes beside its rows, and what all together take, in bodies swept in doubles.
-    join_cost : float
-        Time of a join of two pieces of a path, in bodies swept in doubles.
-    least_lane : int
-        Bodies of a lane from which on lanes are faster than one piece.
-    most_lane : int
-        Bodies of a lane of the tile that is the fastest per body: its arrays fit the second-level cache.
-    all_bytes : int
-        Workspace of a subchain up to which all of it is kept from one pass to the next, bytes: a second-level cache.
-    pivot_bytes : int
-        Pivots of a subchain up to which they are kept, bytes: a core's share of a third-level cache. Memory beyond is
-        slower than making them again, most of all when all cores of a processor read it.
-    sample_bytes : int
-        Bytes of a rank in a dataset's row of an output, on average, from which on each rank writes its own: fewer are
-        faster through rank 0. Measured, as is the next, with 2 ranks of one node and a virtual disk.
-    checkpoint_bytes : int
-        The same of a vector of a checkpoint: of fewer, one flush to the disk is faster than one of every rank.
-    slice_numbers : int
-        Numbers that pass through rank 0 at once, of what it writes or reads for others: memory that it needs beside
-        its own. Chosen, not measured: 8 MB, against which the time until a message begins is nothing.
-    """
-
+    # time of the elimination of one degree of freedom over that of a step (58 ns), n = 1024, without lanes
     axis_cost: float = 0.3
+    # time of a body inside a subchain with neighbours outboard, whose sweep carries handle 2, over that of one at the
+    # tip, without lanes
     tip_ratio: float = 1.2
+    # in lanes all pieces carry two handles, and all but the tip's rank join them with both: so many bodies' time more
     joins_in_bodies: float = 25.0
+    # time of a body assembled as a leaf (dca) over that of one swept at the tip without lanes
     terminal_ratio: float = 7.0
-    swept_in_lanes: float = 4.0
+    swept_in_lanes: float = 4.0  # time of a body swept without lanes over that of one in lanes
+    # time of a row of so many bodies side by side, of closed subtrees, over that of one swept in doubles
     row_of_2: float = 1.0
     row_of_4: float = 1.2
     row_of_8: float = 2.3
+    # what a tile of such subtrees takes beside its rows, and what all together take, in bodies swept in doubles
     tile_start: float = 4.0
     subtrees_start: float = 5.5
-    join_cost: float = 5.0
-    least_lane: int = 4
+    join_cost: float = 5.0  # time of a join of two pieces of a path, in bodies swept in doubles
+    least_lane: int = 4  # bodies of a lane from which on lanes are faster than one piece
+    # bodies of a lane of the tile that is the fastest per body: its arrays fit the second-level cache
     most_lane: int = 128
+    # workspace of a subchain up to which all of it is kept from one pass to the next, bytes: a second-level cache
     all_bytes: int = 1 << 20
+    # pivots of a subchain up to which they are kept, bytes: a core's share of a third-level cache. Memory beyond is
+    # slower than making them again, most of all when all cores of a processor read it.
     pivot_bytes: int = 1 << 22
+    # bytes of a rank in a dataset's row of an output, on average, from which on each rank writes its own: fewer are
+    # faster through rank 0. Measured, as is the next, with 2 ranks of one node and a virtual disk.
     sample_bytes: int = 1 << 15
+    # the same of a vector of a checkpoint: of fewer, one flush to the disk is faster than one of every rank
     checkpoint_bytes: int = 1 << 18
+    # numbers that pass through rank 0 at once, of what it writes or reads for others: memory that it needs beside its
+    # own. Chosen, not measured: 8 MB, against which the time until a message begins is nothing.
     slice_numbers: int = 1 << 20
 
     def __post_init__(self) -> None:

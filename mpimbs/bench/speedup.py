@@ -84,24 +84,14 @@ _LONGEST = 1.0  # s of simulated time for it
 
 
 class Plan(NamedTuple):
-    """The measurements of a study.
-
-    Attributes
-    ----------
-    couplings : tuple of str
-    ranks : tuple of int
-        Numbers of ranks; of these, those that there are.
-    studies : tuple of str
-        Of `STUDIES`: "strong", the model on more and more ranks; "weak", the model's bodies on every rank; "size",
-        shorter and longer chains on the fewest and on the most ranks.
-    seconds : float
-        Wall time for each point (s).
-    """
+    """The measurements of a study."""
 
     couplings: tuple[str, ...]
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...]  # numbers of ranks; of these, those that there are
+    # of `STUDIES`: "strong", the model on more and more ranks; "weak", the model's bodies on every rank; "size",
+    # shorter and longer chains on the fewest and on the most ranks
     studies: tuple[str, ...] = STUDIES
-    seconds: float = 0.3
+    seconds: float = 0.3  # wall time for each point (s)
 
     def points(self, system: Contents, cores: int) -> Iterator[tuple[str, str, int, int]]:
         """Give study, coupling, number of ranks and of bodies of every point."""

@@ -44,25 +44,15 @@ from mpimbs.parts.subchains import Subchains
 
 
 class Strategy(NamedTuple):
-    """The strategy of a coupling: how the system is divided, what a rank makes of its part, and what joins the parts.
+    """The strategy of a coupling: how the system is divided, what a rank makes of its part, what joins the parts."""
 
-    Attributes
-    ----------
-    divide : callable
-        As `partition.division.divide`.
-    own : callable
-        The part of a rank, by its number, of the system in the order of the division.
-    join : callable
-        The `Coupling`, from a communicator, what `own` gave, which knows what handle equations these have, and the
-        division.
-    evaluation : str
-        The kernels that evaluate (`pipeline.EVALUATE`).
-    """
-
-    divide: Callable[..., Division]
+    divide: Callable[..., Division]  # as `partition.division.divide`
+    # the part of a rank, by its number, of the system in the order of the division
     own: Callable[[Contents, Division, int], Part]
+    # the `Coupling`, from a communicator, what `own` gave, which knows what handle equations these have, and the
+    # division
     join: Callable[[MPI.Comm, Part, Division], Coupling]
-    evaluation: str
+    evaluation: str  # the kernels that evaluate (`pipeline.EVALUATE`)
 
 
 def _dcae(solver: LoadSolver | None) -> Strategy:

@@ -81,73 +81,40 @@ class SampledCopies(Protocol):
 
 
 class Kind(NamedTuple):
-    """Numbers of a quantity that share axes in a picture.
-
-    Attributes
-    ----------
-    name, unit : str
-    labels : tuple of str
-        Of each number of a row, if these are several.
-    of : callable
-        Takes them from rows [..., numbers].
-    logarithmic : bool
-        Of these the order of magnitude matters.
-    """
+    """Numbers of a quantity that share axes in a picture."""
 
     name: str
     unit: str
-    labels: tuple[str, ...] = ("",)
-    of: Callable[[Floats], Floats] = lambda rows: rows
-    logarithmic: bool = False
+    labels: tuple[str, ...] = ("",)  # of each number of a row, if these are several
+    of: Callable[[Floats], Floats] = lambda rows: rows  # takes them from rows [..., numbers]
+    logarithmic: bool = False  # of these the order of magnitude matters
 
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """A quantity of samples.
+    """A quantity of samples."""
 
-    Attributes
-    ----------
-    name : str
-        Of its dataset, and of the array that a `Motion` has.
-    of : str
-        What has a row: `SYSTEM` (all ranks know it), `Q` or `U` (a number for each), `PER_BODY`, `PER_LOOP` (rank 0 has
-        all of them), `SEPARATED`.
-    unit, about : str
-    parts : tuple of str
-        Names of the numbers of a row, if these are several.
-    asked : str
-        What users call it; `name` by default. Both serve everywhere.
-    kinds : tuple of Kind
-        How it is drawn and named in tables; of `Q` and `U` by unit. Empty: not at all.
-    take : callable or None
-        Computes this rank's part in an `Instant`, rows in the order of its bodies. None of what follows from others.
-    of_copies : callable or None
-        Gives it of copies [copies, ...] at their states q [copies, nq], u [copies, nu], where that takes less than one
-        after the other; see `copied`.
-    chosen : bool
-        Samples have it where it is asked for; else always, or where `needs` says so.
-    needs : str
-        What there must be: "loops", "witness", "iterative" (a coupling that solves for constraint loads), "loads"
-        (where these are asked for).
-    integral_of : str
-        Of an integral over time the quantity, with a number for each body, that is integrated.
-    derived : (str, callable) or None
-        The quantity from which a motion has it, and how: of rows [..., bodies, numbers] and the centers of mass of
-        these bodies [bodies, 3] (m).
-    """
-
-    name: str
+    name: str  # of its dataset, and of the array that a `Motion` has
+    # what has a row: `SYSTEM` (all ranks know it), `Q` or `U` (a number for each), `PER_BODY`, `PER_LOOP` (rank 0 has
+    # all of them), `SEPARATED`
     of: str
     unit: str
     about: str
-    parts: tuple[str, ...] = ()
-    asked: str = ""
-    kinds: tuple[Kind, ...] = ()
+    parts: tuple[str, ...] = ()  # names of the numbers of a row, if these are several
+    asked: str = ""  # what users call it; `name` by default. Both serve everywhere.
+    kinds: tuple[Kind, ...] = ()  # how it is drawn and named in tables; of `Q` and `U` by unit. Empty: not at all.
+    # computes this rank's part in an `Instant`, rows in the order of its bodies. None of what follows from others.
     take: Callable[[Instant], Any] | None = None
+    # gives it of copies [copies, ...] at their states q [copies, nq], u [copies, nu], where that takes less than one
+    # after the other; see `copied`
     of_copies: Callable[[SampledCopies, Floats, Floats], Floats] | None = None
-    chosen: bool = False
+    chosen: bool = False  # samples have it where it is asked for; else always, or where `needs` says so
+    # what there must be: "loops", "witness", "iterative" (a coupling that solves for constraint loads), "loads" (where
+    # these are asked for)
     needs: tuple[str, ...] = ()
-    integral_of: str = ""
+    integral_of: str = ""  # of an integral over time the quantity, with a number for each body, that is integrated
+    # the quantity from which a motion has it, and how: of rows [..., bodies, numbers] and the centers of mass of these
+    # bodies [bodies, 3] (m)
     derived: tuple[str, Callable[[Floats, Floats], Floats]] | None = None
 
     @property

@@ -27,15 +27,9 @@ CHOSEN = tuple(quantity for quantity in DECLARED if quantity.chosen)
 
 
 class Selection(NamedTuple):
-    """Which of the quantities that users choose samples have, and of which bodies.
+    """Which of the quantities that users choose samples have, and of which bodies."""
 
-    Attributes
-    ----------
-    bodies : dict
-        By quantity the bodies [n], ascending; None stands for all.
-    """
-
-    bodies: dict[str, Integers | None]
+    bodies: dict[str, Integers | None]  # by quantity the bodies [n], ascending; None stands for all
 
     @classmethod
     def of(cls, system: Contents, text: str | None, poses: bool = False, loads: bool = False) -> Selection:

@@ -19,21 +19,11 @@ from mpimbs.values.value import LOOP, OPEN_BODY, TO_WORLD, LoadGroup
 
 
 class Tree(NamedTuple):
-    """The tree that the bodies of an interval make.
+    """The tree that the bodies of an interval make."""
 
-    Attributes
-    ----------
-    parent : array [n]
-        -1 - k of the body k outside.
-    places : array [n]
-        Of each body in the depth-first order.
-    slots : list of int
-        The bodies outside; -1 the world.
-    """
-
-    parent: Integers
-    places: Integers
-    slots: list[int]
+    parent: Integers  # [n]: -1 - k of the body k outside
+    places: Integers  # [n]: of each body in the depth-first order
+    slots: list[int]  # the bodies outside; -1 the world
 
 
 class LoopEvent(NamedTuple):
@@ -65,21 +55,12 @@ class _Front:
 
 
 class FromLoopedTile(NamedTuple):
-    """The columns that a looped tile's lane hands to the body that it hangs on.
+    """The columns that a looped tile's lane hands to the body that it hangs on."""
 
-    Attributes
-    ----------
-    place : int
-        Where it begins in the depth-first order.
-    parent, behind : int
-        The body that it hangs on, and that which the walk inward comes to last before it; -1: none.
-    loops : list of int
-        Those that are open, in the order of their groups: any numbers below zero of loops that no joint here closes.
-    """
-
-    place: int
-    parent: int
+    place: int  # where it begins in the depth-first order
+    parent: int  # the body that it hangs on, and that which the walk inward comes to last before it; -1: none
     behind: int
+    # those that are open, in the order of their groups: any numbers below zero of loops that no joint here closes
     loops: list[int]
 
 

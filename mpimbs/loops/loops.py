@@ -43,29 +43,15 @@ from mpimbs.values.value import SIX, LoadGroup
 
 
 class LoopJointArrays(NamedTuple):
-    """The joints of some loops as evaluations leave them.
+    """The joints of some loops as evaluations leave them."""
 
-    Attributes
-    ----------
-    closures : array [n, CLOSURE]
-        What each asks, see `loops.loop_joints`; of ends elsewhere in the frame of the body.
-    loads : array [n, ROW]
-        Written by whoever finds them: what each carries, in terms of C.
-    bodies : array [n, 2]
-        By their numbers here; AT_WORLD, or ELSEWHERE.
-    constraints : array [n]
-    scales : array [n, ROW]
-        How much larger than of length 1 the columns of C are.
-    moments : bool array [n, ROW]
-        Which of them are moments alone.
-    """
-
+    # [n, CLOSURE]: what each asks, see `loops.loop_joints`; of ends elsewhere in the frame of the body
     closures: Floats
-    loads: Floats
-    bodies: Integers
-    constraints: Integers
-    scales: Floats
-    moments: npt.NDArray[np.bool_]
+    loads: Floats  # [n, ROW]: written by whoever finds them: what each carries, in terms of C
+    bodies: Integers  # [n, 2]: by their numbers here; AT_WORLD, or ELSEWHERE
+    constraints: Integers  # [n]
+    scales: Floats  # [n, ROW]: how much larger than of length 1 the columns of C are
+    moments: npt.NDArray[np.bool_]  # [n, ROW]: which of them are moments alone
 
 
 class LoopArrays:

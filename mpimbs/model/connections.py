@@ -27,20 +27,12 @@ ForceT = TypeVar("ForceT", bound=ForceFunction)
 
 
 class Connections(NamedTuple):
-    """The joints that are cut and the loops that hold, at a time.
+    """The joints that are cut and the loops that hold, at a time."""
 
-    Attributes
-    ----------
-    cut : tuple of int
-        Bodies whose inboard joints are cut, ascending.
-    loops : tuple of str
-        The loops that hold, in the model's order: those that hold from the begin on, then those that don't.
-    kept : tuple of (str, tuple of 7 floats)
-        Of those the ones that hold as their ends lay: position (m), quaternion of the joint frame on the second body.
-    """
-
-    cut: tuple[int, ...]
+    cut: tuple[int, ...]  # bodies whose inboard joints are cut, ascending
+    # the loops that hold, in the model's order: those that hold from the begin on, then those that don't
     loops: tuple[str, ...]
+    # of those the ones that hold as their ends lay: position (m), quaternion of the joint frame on the second body
     kept: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @classmethod

@@ -19,21 +19,13 @@ _TURN_UNITS: dict[int, tuple[str, ...]] = {0: (), 1: ("rad",), 4: ("1",) * 4}
 
 @dataclass(frozen=True)
 class JointStep:
-    """One step of a joint: a frame, the unit axes that are free in it, and the coordinates that rotate it.
+    """One step of a joint: a frame, the unit axes that are free in it, and the coordinates that rotate it."""
 
-    Attributes
-    ----------
-    turn : int
-        Number of coordinates that rotate: 0 none, 1 an angle about z (rad), 4 a quaternion w x y z.
-    axes : tuple of int
-        Free unit axes of the step frame: 0 to 2 rotations about x, y, z; 3 to 5 translations along x, y, z.
-    align : str
-        How the step frame lies in the joint frame: its z is turned to the joint's axis ("axis") or to that
-        axis of the joint frame ("x", "y", "z").
-    """
-
-    turn: int
+    turn: int  # number of coordinates that rotate: 0 none, 1 an angle about z (rad), 4 a quaternion w x y z
+    # free unit axes of the step frame: 0 to 2 rotations about x, y, z; 3 to 5 translations along x, y, z
     axes: tuple[int, ...]
+    # how the step frame lies in the joint frame: its z is turned to the joint's axis ("axis") or to that axis of the
+    # joint frame ("x", "y", "z")
     align: str
 
 

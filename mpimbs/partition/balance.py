@@ -33,21 +33,11 @@ class _Bodies(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Predicted costs of the intervals of a tree.
+    """Predicted costs of the intervals of a tree."""
 
-    Attributes
-    ----------
-    bodies : array [n]
-        Of each body, by its place: what is swept in lanes has its share.
-    intervals : array [P]
-        Sums of these.
-    swept : list of Swept
-        How many bodies of each interval are swept in which way.
-    """
-
-    bodies: Floats
-    intervals: Floats
-    swept: list[Swept]
+    bodies: Floats  # [n]: of each body, by its place: what is swept in lanes has its share
+    intervals: Floats  # [P]: sums of these
+    swept: list[Swept]  # how many bodies of each interval are swept in which way
 
 
 class LaneCosts:

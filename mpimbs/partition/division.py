@@ -119,30 +119,18 @@ def refuse_thin(system: Contents, coupling: str) -> None:
 
 
 class Division(NamedTuple):
-    """The subchains of a system, the rank that owns each, and the lanes in which it is swept.
+    """The subchains of a system, the rank that owns each, and the lanes in which it is swept."""
 
-    Attributes
-    ----------
-    width : int
-        Number of lanes at the most; 0, of a tree: as many as are predicted to be the fastest.
-    tip_ratio : float
-        How many times more bodies the last subchain has.
-    bounds : array [subchains + 1]
-        Subchain k has the bodies bounds[k] to bounds[k + 1] - 1: it begins with a cut joint, but for the first.
-    owners : array [P + 1]
-        Rank r owns the subchains owners[r] to owners[r + 1] - 1.
-    order : Order, optional
-        Of the bodies of a tree that is divided into intervals: `bounds` count its places, all else the model's bodies.
-        None is needed on one rank.
-    schedule : Schedule, optional
-        In which order what subchains, or intervals, are joined; None where the coupling has its own.
-    """
-
-    width: int
-    tip_ratio: float
+    width: int  # number of lanes at the most; 0, of a tree: as many as are predicted to be the fastest
+    tip_ratio: float  # how many times more bodies the last subchain has
+    # [subchains + 1]: subchain k has the bodies bounds[k] to bounds[k + 1] - 1: it begins with a cut joint, but for the
+    # first
     bounds: Integers
-    owners: Integers
+    owners: Integers  # [P + 1]: rank r owns the subchains owners[r] to owners[r + 1] - 1
+    # of the bodies of a tree that is divided into intervals: `bounds` count its places, all else the model's bodies.
+    # None is needed on one rank.
     order: Order | None = None
+    # in which order what subchains, or intervals, are joined; None where the coupling has its own
     schedule: Schedule | None = None
 
     @property

@@ -25,24 +25,14 @@ ROUNDS = 3  # of balancing: what bodies cost depends on the handles that are ope
 
 
 class Interval(NamedTuple):
-    """The bodies first to last - 1, and how they hang together and on others.
-
-    Attributes
-    ----------
-    first, last : int
-    outside_bodies : array [m]
-        The body before `first` that each component hangs on, the deepest first; -1 the world.
-    roots : array [r]
-        Bodies whose parent is not here, in order; each component has one or several.
-    open : array [h]
-        Bodies with a child at `last` or later, in order: from the one next to the root on.
-    """
+    """The bodies first to last - 1, and how they hang together and on others."""
 
     first: int
     last: int
+    # [m]: the body before `first` that each component hangs on, the deepest first; -1 the world
     outside_bodies: Integers
-    roots: Integers
-    open: Integers
+    roots: Integers  # [r]: bodies whose parent is not here, in order; each component has one or several
+    open: Integers  # [h]: bodies with a child at `last` or later, in order: from the one next to the root on
 
 
 _NONE = np.zeros(0, np.int64)

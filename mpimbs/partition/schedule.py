@@ -16,21 +16,11 @@ Ranks = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """One step of a rank's schedule; of one node, but for joins.
+    """One step of a rank's schedule; of one node, but for joins."""
 
-    Attributes
-    ----------
-    kind : int
-        One of those below.
-    node : int
-        What is sent, received or made.
-    rank : int
-        To whom, from whom.
-    """
-
-    kind: int
-    node: int
-    rank: int = -1
+    kind: int  # one of those below
+    node: int  # what is sent, received or made
+    rank: int = -1  # to whom, from whom
 
 
 # Up: a value is sent, received, made. Down: loads of a node are found for its two halves, sent, received.

@@ -66,18 +66,10 @@ class ScheduleTable(CheckedTable):
 
 
 class Laid(NamedTuple):
-    """A schedule over the bodies of a system.
-
-    Attributes
-    ----------
-    order : Order
-    bounds : array [leaves + 1]
-        Leaf k has the bodies at the places bounds[k] to bounds[k + 1] - 1 of the order.
-    schedule : Schedule
-    """
+    """A schedule over the bodies of a system."""
 
     order: Order
-    bounds: Integers
+    bounds: Integers  # [leaves + 1]: leaf k has the bodies at the places bounds[k] to bounds[k + 1] - 1 of the order
     schedule: Schedule
 
 

@@ -26,31 +26,18 @@ CLOSED = 6  # columns that are eliminated where a loop is closed
 
 
 class AssemblyCosts(NamedTuple):
-    """Seconds; the defaults were measured on one core of an AMD EPYC with AVX-512; messages as those of the clusters.
+    """Seconds; the defaults were measured on one core of an AMD EPYC with AVX-512; messages are of the clusters."""
 
-    Attributes
-    ----------
-    body : float
-        Of the sweeps of a body of cost 1 (`partition.balance`).
-    leaf : float
-        Of a leaf, beside those of its bodies.
-    join, hang, product, solution : float
-        Up and down: of a join; of each component that is hung on an open body; of a product of 6x6 matrices there; of a
-        solution with six right-hand sides.
-    row : float
-        Of a row of eight numbers in the elimination of a column of a loop.
-    latency, overhead, byte : float
-        Of a message: on the way; of the core, at either end; of each of its bytes.
-    """
-
-    body: float = 75e-9
-    leaf: float = 0.4e-6
+    body: float = 75e-9  # of the sweeps of a body of cost 1 (`partition.balance`)
+    leaf: float = 0.4e-6  # of a leaf, beside those of its bodies
+    # up and down: of a join; of each component that is hung on an open body; of a product of 6x6 matrices there; of a
+    # solution with six right-hand sides
     join: float = 0.126e-6
     hang: float = 0.019e-6
     product: float = 9.6e-9
     solution: float = 0.113e-6
-    row: float = 1.2e-9
-    latency: float = 1.1e-6
+    row: float = 1.2e-9  # of a row of eight numbers in the elimination of a column of a loop
+    latency: float = 1.1e-6  # of a message: on the way; of the core, at either end; of each of its bytes
     overhead: float = 0.2e-6
     byte: float = 0.08e-9
 
@@ -63,27 +50,13 @@ PACKAGE_COSTS = AssemblyCosts()
 
 
 class OpenHandles(NamedTuple):
-    """Open handles of every group of neighbouring leaves, from leaf i to the one before j: [leaves + 1, leaves + 1].
+    """Open handles of every group of neighbouring leaves, from leaf i to the one before j: [leaves + 1, leaves + 1]."""
 
-    Attributes
-    ----------
-    open : int64 array
-        Bodies with children behind it.
-    outside : int64 array
-        Bodies outside on which it hangs, the world left out.
-    grounded : int64 array
-        1 where something of it hangs on the world.
-    loops : int64 array
-        Loops of which one end is in it; none in a system without.
-    mixed : bool
-        Whether the system has loops.
-    """
-
-    open: Integers
-    outside: Integers
-    grounded: Integers
-    loops: Integers
-    mixed: bool
+    open: Integers  # bodies with children behind it
+    outside: Integers  # bodies outside on which it hangs, the world left out
+    grounded: Integers  # 1 where something of it hangs on the world
+    loops: Integers  # loops of which one end is in it; none in a system without
+    mixed: bool  # whether the system has loops
 
     def of_groups(self, ends: Integers) -> OpenHandles:
         """Give the open handles of the groups that begin at some leaves, each as a leaf."""
@@ -183,25 +156,13 @@ TURN = 14  # doubles of a turn in the scan, about
 
 
 class Done(NamedTuple):
-    """Something that a rank has done.
+    """Something that a rank has done."""
 
-    Attributes
-    ----------
-    kind : int
-        Of `schedule.Step`, or SWEPT_IN, SWEPT_OUT.
-    node, rank : int
-        -1 is all that a rank owns.
-    seconds : float
-        When it was done.
-    waited : bool
-        Whether it had to wait for a message.
-    """
-
-    kind: int
-    node: int
+    kind: int  # of `schedule.Step`, or SWEPT_IN, SWEPT_OUT
+    node: int  # -1 is all that a rank owns
     rank: int
-    seconds: float
-    waited: bool = False
+    seconds: float  # when it was done
+    waited: bool = False  # whether it had to wait for a message
 
 
 class Predicted(NamedTuple):

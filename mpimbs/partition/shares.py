@@ -18,31 +18,15 @@ from mpimbs.parts.lane_subtrees import Swept
 
 
 class Owned(NamedTuple):
-    """The bodies that a rank owns, and how they are swept.
+    """The bodies that a rank owns, and how they are swept."""
 
-    Attributes
-    ----------
-    first, last : int
-        It owns the bodies at the places first to last - 1 of the order.
-    components : int
-        On how many bodies outside these hang, the world among them.
-    handles : int
-        How many of them have children that another rank owns.
-    cost : float
-        Predicted, over the mean of all ranks.
-    swept : Swept, optional
-        Of a tree without loops: how many bodies are swept in which way.
-    loops : int
-        How many loops join its bodies to those of other ranks.
-    """
-
-    first: int
+    first: int  # it owns the bodies at the places first to last - 1 of the order
     last: int
-    components: int
-    handles: int
-    cost: float
-    swept: Swept | None = None
-    loops: int = 0
+    components: int  # on how many bodies outside these hang, the world among them
+    handles: int  # how many of them have children that another rank owns
+    cost: float  # predicted, over the mean of all ranks
+    swept: Swept | None = None  # of a tree without loops: how many bodies are swept in which way
+    loops: int = 0  # how many loops join its bodies to those of other ranks
 
 
 def shares(system: Contents, size: int) -> tuple[Order | None, list[Owned]]:

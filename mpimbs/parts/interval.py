@@ -27,30 +27,17 @@ from mpimbs.values.value import Description, Room, without_loops
 
 
 class Outside(NamedTuple):
-    """The bodies outside an interval of a depth-first order that its own hang on, and those of its own that others hang
-    on.
+    """The bodies outside an interval that its own hang on, and those of its own that others hang on."""
 
-    Attributes
-    ----------
-    inboard : array [k]
-        The bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang on
-        it where these are to be told apart: its first place is that of the last root.
-    before : array [k]
-        Which of the open bodies of all before the interval these are; -1 the world.
-    open : array [h]
-        Its own bodies that have children behind it, from the root outward: they lie on one path, in the component that
-        hangs on the first of `inboard`.
-    ends : array [h]
-        The body behind the last child of each of these.
-    most : int
-        How many bodies are open, of all before any interval: what a scan needs room for.
-    """
-
+    # [k]: the bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang
+    # on it where these are to be told apart: its first place is that of the last root.
     inboard: Integers
-    before: Integers
+    before: Integers  # [k]: which of the open bodies of all before the interval these are; -1 the world
+    # [h]: its own bodies that have children behind it, from the root outward: they lie on one path, in the component
+    # that hangs on the first of `inboard`
     open: Integers
-    ends: Integers
-    most: int
+    ends: Integers  # [h]: the body behind the last child of each of these
+    most: int  # how many bodies are open, of all before any interval: what a scan needs room for
 
 
 class IntervalSubchain(Subchain):

@@ -28,58 +28,28 @@ NO_ROWS = np.zeros((0, 8), np.int64)
 
 
 class Group(NamedTuple):
-    """Closed subtrees whose sweeps take the same steps, to be swept side by side.
+    """Closed subtrees whose sweeps take the same steps, to be swept side by side."""
 
-    Attributes
-    ----------
-    places : array [tiles, width]
-        Where each begins in the depth-first order of `Build`.
-    lanes : int
-        How many of these there are; those beyond repeat others, where a tile is not full.
-    """
-
-    places: Integers
-    lanes: int
+    places: Integers  # [tiles, width]: where each begins in the depth-first order of `Build`
+    lanes: int  # how many of these there are; those beyond repeat others, where a tile is not full
 
 
 class Stretch(NamedTuple):
-    """A subtree that is cut along a path into pieces, in lanes where their sweeps take the same steps.
+    """A subtree that is cut along a path into pieces, in lanes where their sweeps take the same steps."""
 
-    Attributes
-    ----------
-    first, last : int
-        Its bodies have the places first to last - 1 in the depth-first order of `Build`.
-    tiles : list of Tile
-        In sequence, over these places.
-    path : array
-        Places of the bodies of the path, from `first` on; every piece begins at one.
-    is_open : bool
-        Whether the last body of the path has children elsewhere; none other has.
-    """
-
-    first: int
+    first: int  # its bodies have the places first to last - 1 in the depth-first order of `Build`
     last: int
-    tiles: list[Tile]
-    path: Integers
-    is_open: bool
+    tiles: list[Tile]  # in sequence, over these places
+    path: Integers  # places of the bodies of the path, from `first` on; every piece begins at one
+    is_open: bool  # whether the last body of the path has children elsewhere; none other has
 
 
 class Swept(NamedTuple):
-    """Numbers of bodies by how they are swept.
+    """Numbers of bodies by how they are swept."""
 
-    Attributes
-    ----------
-    subtrees : int
-        Of closed subtrees side by side, those of looped tiles among them.
-    stretches : int
-        Of stretches, in pieces along a path.
-    trunk : int
-        All others, in doubles.
-    """
-
-    subtrees: int
-    stretches: int
-    trunk: int
+    subtrees: int  # of closed subtrees side by side, those of looped tiles among them
+    stretches: int  # of stretches, in pieces along a path
+    trunk: int  # all others, in doubles
 
 
 class Chosen(NamedTuple):

@@ -24,21 +24,11 @@ from mpimbs.values.fronts import C_ROW
 
 
 class LoopedTile(NamedTuple):
-    """The places and the lanes of a looped tile.
+    """The places and the lanes of a looped tile."""
 
-    Attributes
-    ----------
-    first : int
-        The place of its first body in the depth-first order of `Build`.
-    length : int
-        Bodies of a lane.
-    width : int
-        Lanes, one after the other.
-    """
-
-    first: int
-    length: int
-    width: int
+    first: int  # the place of its first body in the depth-first order of `Build`
+    length: int  # bodies of a lane
+    width: int  # lanes, one after the other
 
     @property
     def last(self) -> int:

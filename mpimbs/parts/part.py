@@ -29,33 +29,17 @@ class Ends(NamedTuple):
     """The place of one subchain's or interval's handle equations in those of a part, and its boundary values.
 
     Groups are bodies on which others hang from behind, and loops that are open.
-
-    Attributes
-    ----------
-    roots, outside_bodies : array [r]
-        Bodies that hang on others outside, ascending, and on which; -1: all that hangs on the world, the last.
-    groups : list of (int, int)
-        Numbers of the open bodies, and 0; of loops, and how many loads each has.
-    acceleration : array [r]
-        Where A1 of each root begins in `Part.loads`, taken flat.
-    load : int
-        And where the loads of all groups do.
-    inertia : list of Block
-        [I | p] of each root.
-    transfer : list of list of Block
-        E of each root and all groups; empty of one that moves none of them.
-    compliance : list of list of Block
-        W of each group and all of them, with c beside those of a group and itself.
     """
 
+    # [r]: bodies that hang on others outside, ascending, and on which; -1: all that hangs on the world, the last
     roots: Integers
-    outside_bodies: Integers
-    groups: list[tuple[int, int]]
-    acceleration: Integers
-    load: int
-    inertia: list[Block]
-    transfer: list[list[Block]]
-    compliance: list[list[Block]]
+    outside_bodies: Integers  # [r]
+    groups: list[tuple[int, int]]  # numbers of the open bodies, and 0; of loops, and how many loads each has
+    acceleration: Integers  # [r]: where A1 of each root begins in `Part.loads`, taken flat
+    load: int  # and where the loads of all groups do
+    inertia: list[Block]  # [I | p] of each root
+    transfer: list[list[Block]]  # E of each root and all groups; empty of one that moves none of them
+    compliance: list[list[Block]]  # W of each group and all of them, with c beside those of a group and itself
 
 
 Taken = list[tuple[Floats, Integers]]

@@ -19,19 +19,12 @@ PER_SECOND = [np.array([unit == "m/s" for unit in kind.u_units], bool) for kind 
 
 
 class Scales(NamedTuple):
-    """The size of a system, from its model alone: wherever it stands, however it is turned, and in whatever units.
+    """The size of a system, from its model alone: wherever it stands, however it is turned, and in whatever units."""
 
-    Attributes
-    ----------
-    length : float
-        Mean reach of a body's mass (m): about its inboard joint, and of that about the joint before. 1 where nothing
-        has any extent.
-    mass : float
-        Of all bodies (kg). 1 where none has any.
-    """
-
+    # mean reach of a body's mass (m): about its inboard joint, and of that about the joint before. 1 where nothing has
+    # any extent.
     length: float
-    mass: float
+    mass: float  # of all bodies (kg); 1 where none has any
 
 
 def scales_of(comm: MPI.Comm, subchain: Subchain) -> Scales:

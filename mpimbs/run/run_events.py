@@ -31,27 +31,13 @@ OF_CHAINS = ("dca", "dca-terminal")  # couplings that solve nothing else
 
 @dataclass
 class EventsState:
-    """The state that the events of a run leave to those that follow.
+    """The state that the events of a run leave to those that follow."""
 
-    Attributes
-    ----------
-    structures : list of Connections
-        What there was, one after the other.
-    done : int
-        Events in time that have happened.
-    moments : list of float
-        When those by functions have (s).
-    happened : list of dict
-        See `RunEvents`.
-    signs : list of int, optional
-        Of the functions.
-    """
-
-    structures: list[Connections]
-    done: int
-    moments: list[float]
-    happened: list[dict[str, Any]]
-    signs: list[int] | None
+    structures: list[Connections]  # what there was, one after the other
+    done: int  # events in time that have happened
+    moments: list[float]  # when those by functions have (s)
+    happened: list[dict[str, Any]]  # see `RunEvents`
+    signs: list[int] | None  # of the functions
 
 
 class RunEvents:

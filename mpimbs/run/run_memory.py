@@ -26,27 +26,14 @@ from mpimbs.stepping.step_sizes import StepMemory
 
 @dataclass
 class RunTotals:
-    """Adds up what segments leave.
+    """Adds up what segments leave."""
 
-    Attributes
-    ----------
-    seconds : dict of str to float
-        Wall time by phase (s).
-    solutions_before : dict of str to float
-        Of the constraint loads of the segments before.
-    begins : list of int
-        How many samples there were at the begin of each segment; the first 0.
-    loops : ProjectionState, optional
-        What projections have left last.
-    told : list of str
-        Extremes of the segments before.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    solutions_before: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # wall time by phase (s)
+    solutions_before: dict[str, float] = field(default_factory=dict)  # of the constraint loads of the segments before
+    # how many samples there were at the begin of each segment; the first 0
     begins: list[int] = field(default_factory=lambda: [0])
-    loops: ProjectionState | None = None
-    told: list[str] = field(default_factory=list)
+    loops: ProjectionState | None = None  # what projections have left last
+    told: list[str] = field(default_factory=list)  # extremes of the segments before
 
     def take(self, segment: RunSegment, recorder: Recorder, time: float, seconds: dict[str, float]) -> None:
         """Take a segment that ends at a time (s); all ranks call."""
@@ -94,30 +81,17 @@ class RunTotals:
 
 @dataclass
 class RunState:
-    """The state of a run, from which another one goes on.
+    """The state of a run, from which another one goes on."""
 
-    Attributes
-    ----------
-    q, u : array [nq], [nu]
-        This rank's part of the state.
-    u_held : array [nu], optional
-        Forces on joints on top of the model's (N m, N).
-    steps, recorder, totals, events, coupling
-        What these leave.
-    evaluations : int
-    asked : dict, optional
-        Where there are events, the settings as they were asked for.
-    """
-
-    q: Floats
-    u: Floats
-    u_held: Floats | None
-    steps: StepMemory
+    q: Floats  # [nq]: this rank's part of the state
+    u: Floats  # [nu]
+    u_held: Floats | None  # [nu]: forces on joints on top of the model's (N m, N)
+    steps: StepMemory  # what steps, recorder, totals, events and coupling leave
     recorder: RecorderState
     totals: RunTotals
     evaluations: int
     events: EventsState | None = None
-    asked: dict[str, Any] | None = None
+    asked: dict[str, Any] | None = None  # where there are events, the settings as they were asked for
     coupling: CouplingState | None = None
 
 

@@ -25,24 +25,15 @@ TO_GO_ON = "`no_witness=True` goes on regardless"
 
 @dataclass
 class Seen:
-    """The findings of checks so far.
-
-    Attributes
-    ----------
-    checks : int
-    motion, loops : tuple
-        The largest residual so far: its value, on which body or loop, time (s).
-    dropped : tuple
-        The most constraints that were left out so far, a loop of which one was, time (s).
-    masses : float
-        How often the lightest mass goes into the heaviest: what is lost by it is told.
-    """
+    """The findings of checks so far."""
 
     checks: int = 0
+    # the largest residual so far: its value, on which body or loop, time (s)
     motion: tuple[float, str, float] = (0.0, "", 0.0)
     loops: tuple[float, str, float] = (0.0, "", 0.0)
+    # the most constraints that were left out so far, a loop of which one was, time (s)
     dropped: tuple[int, str, float] = (0, "", 0.0)
-    masses: float = 1.0
+    masses: float = 1.0  # how often the lightest mass goes into the heaviest: what is lost by it is told
 
     def take(self, found: Residual, t: float, of: str = "") -> None:
         """Take what a check at a time (s) found; `of` as in `join`."""
@@ -72,16 +63,9 @@ class Seen:
 
 @dataclass
 class WitnessState:
-    """The state that a witness leaves to another one.
+    """The state that a witness leaves to another one."""
 
-    Attributes
-    ----------
-    due : int
-        At how many evaluations the next sample is checked.
-    seen : Seen
-    """
-
-    due: int
+    due: int  # at how many evaluations the next sample is checked
     seen: Seen
 
 

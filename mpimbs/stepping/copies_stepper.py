@@ -31,25 +31,15 @@ BROKEN_FACTOR = 0.1  # of a step that has left the range of numbers, that is tri
 
 
 class LanesMemory(NamedTuple):
-    """The memory that the steps of copies side by side leave to the next.
+    """The memory that the steps of copies side by side leave to the next."""
 
-    Attributes
-    ----------
-    time : float
-        Of the sample (s).
-    sizes : StepSizes
-    vectors : dict of arrays [copies, n]
-        `q_now`, `u_now`: the states at that time. `q`, `u` and their rates: where the last step began. `times`: when
-        that was, and the time reached (s). `ANCHORS` of friction, where the last step began. `step`: its size and that
-        of the next (s), and whether all that its polynomial takes was evaluated. `error`: of the step.
-    left : array of bool [copies]
-        Which copies are left behind.
-    """
-
-    time: float
+    time: float  # of the sample (s)
     sizes: StepSizes
+    # [copies, n]: `q_now`, `u_now`: the states at that time. `q`, `u` and their rates: where the last step began.
+    # `times`: when that was, and the time reached (s). `ANCHORS` of friction, where the last step began. `step`: its
+    # size and that of the next (s), and whether all that its polynomial takes was evaluated. `error`: of the step.
     vectors: dict[str, Floats]
-    left: npt.NDArray[np.bool_]
+    left: npt.NDArray[np.bool_]  # [copies]: which copies are left behind
 
 
 class CopiesStepper:

@@ -49,34 +49,17 @@ Violations = dict[str, tuple[float, str]]  # by `KINDS` the largest (m and rad t
 
 @dataclass
 class ProjectionState:
-    """The findings of a projection so far, which another one goes on from.
+    """The findings of a projection so far, which another one goes on from."""
 
-    Attributes
-    ----------
-    evaluations : int
-        To close loops.
-    moved : list of Moved
-        What the begin has changed by more than rounding.
-    left : dict
-        The largest violations that steps have left, before these were taken away; nothing where nothing is.
-    sampled : dict
-        Those of the samples.
-    amplified, usual : float
-        What violations became in the last step, over the usual, and the usual.
-    usual_step : float
-        s.
-    wound : dict
-        See `ClosedLoops.wound`.
-    """
-
-    evaluations: int = 0
-    moved: list[Moved] = field(default_factory=list)
+    evaluations: int = 0  # to close loops
+    moved: list[Moved] = field(default_factory=list)  # what the begin has changed by more than rounding
+    # the largest violations that steps have left, before these were taken away; nothing where nothing is
     left: Violations = field(default_factory=lambda: dict.fromkeys(KINDS, (0.0, "")))
-    sampled: Violations = field(default_factory=lambda: dict.fromkeys(KINDS, (0.0, "")))
-    amplified: float = 1.0
+    sampled: Violations = field(default_factory=lambda: dict.fromkeys(KINDS, (0.0, "")))  # those of the samples
+    amplified: float = 1.0  # what violations became in the last step, over the usual, and the usual
     usual: float = 0.0
-    usual_step: float = 0.0
-    wound: dict[str, list[float]] = field(default_factory=dict)
+    usual_step: float = 0.0  # s
+    wound: dict[str, list[float]] = field(default_factory=dict)  # see `ClosedLoops.wound`
 
     def behind_a_change(self) -> ProjectionState:
         """Give what it is for another structure, of which no step has been seen yet."""

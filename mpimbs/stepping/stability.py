@@ -35,25 +35,13 @@ class Mode(NamedTuple):
 
 @dataclass
 class ProbeState:
-    """The findings of a probe, which another one goes on from.
+    """The findings of a probe, which another one goes on from."""
 
-    Attributes
-    ----------
-    due : int
-        Evaluations before the next products.
-    largest_step : float
-        The largest stable step (s).
-    mode : Mode or None
-        The fastest motion.
-    q_mode, u_mode : array [nq], [nu]
-        Its shape, this rank's parts.
-    """
-
-    due: int
-    largest_step: float
-    mode: Mode | None
-    q_mode: Floats
-    u_mode: Floats
+    due: int  # evaluations before the next products
+    largest_step: float  # the largest stable step (s)
+    mode: Mode | None  # the fastest motion
+    q_mode: Floats  # [nq]: its shape, this rank's parts
+    u_mode: Floats  # [nu]
 
 
 class StabilityProbe:

@@ -56,22 +56,13 @@ def first_step(size: Any, rate: Any) -> Any:
 
 @dataclass
 class StepSizes:
-    """Takes accepted steps of an adaptive step control.
+    """Takes accepted steps of an adaptive step control."""
 
-    Attributes
-    ----------
-    free, cut : Spread
-        Sizes (s) of the steps that nothing has shortened, and of those that the time of a sample, or another, has.
-    shares : Spread
-        Of the largest stable step.
-    near : int
-        How many were near that.
-    """
-
+    # sizes (s) of the steps that nothing has shortened, and of those that the time of a sample, or another, has
     free: Spread = field(default_factory=Spread)
     cut: Spread = field(default_factory=Spread)
-    shares: Spread = field(default_factory=Spread)
-    near: int = 0
+    shares: Spread = field(default_factory=Spread)  # of the largest stable step
+    near: int = 0  # how many were near that
 
     def take(self, sizes: Sequence[float], largest: float = np.inf) -> None:
         """Take the sizes of steps (s).
@@ -147,47 +138,24 @@ ANCHORS = "u_anchor"  # of friction, of all speeds: see `sweep.grip`
 
 
 class StepMemory(NamedTuple):
-    """The memory that the steps leave to the next, beside the state.
+    """The memory that the steps leave to the next, beside the state."""
 
-    Attributes
-    ----------
-    time, step : float
-        Time reached, and size of the next step (s).
-    steps, rejected : int
-        So far.
-    norm_error : float
-        See `Integrator`; of all ranks.
-    work : list of lists of floats
-        Of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W).
-    sizes : StepSizes
-    probe : ProbeState, optional
-    projection : ProjectionState, optional
-    tension : list of int, optional
-        Of `StageMatrix`.
-    vectors : dict of arrays
-        This rank's parts of `RATES`, where these are known, and of `ANCHORS`, where there is friction.
-    again : bool
-        Whether the last attempt of a step was rejected.
-    error : float
-        Of the step before, over the tolerance.
-    refining : bool, optional
-        Whether solutions with loops are refined; see `ClosedLoops`.
-    """
-
-    time: float
+    time: float  # time reached, and size of the next step (s)
     step: float
-    steps: int
+    steps: int  # so far
     rejected: int
-    norm_error: float
+    norm_error: float  # see `Integrator`; of all ranks
+    # of every rank, if the system has any: work on its bodies (J), and its rate where the next step begins (W)
     work: list[list[float]]
     sizes: StepSizes
     probe: ProbeState | None
+    # this rank's parts of `RATES`, where these are known, and of `ANCHORS`, where there is friction
     vectors: dict[str, Floats]
     projection: ProjectionState | None = None
-    tension: list[int] | None = None
-    again: bool = False
-    error: float = 1.0
-    refining: bool | None = None
+    tension: list[int] | None = None  # of `StageMatrix`
+    again: bool = False  # whether the last attempt of a step was rejected
+    error: float = 1.0  # of the step before, over the tolerance
+    refining: bool | None = None  # whether solutions with loops are refined; see `ClosedLoops`
 
     def of_another(self, **changes: Any) -> StepMemory:
         """Give the memory for an integrator whose first step takes nothing from the last one: what acts has changed."""

@@ -17,37 +17,18 @@ class Tableau(NamedTuple):
     solution of (1 - gamma h J) U = gamma (f + sum solves[k, j] U_j), with f in the state of the stage, whose place in
     the sum is k; of the first one 0 [Hairer, Wanner, section IV.7, in the variables of (7.25)]. Its order is the same
     for any J.
-
-    Attributes
-    ----------
-    order : int
-        Of its steps; their error is that of order + 1.
-    stages : int
-        s: evaluations that a step asks for.
-    a : array [rows, rows]
-        Weights of the rates before in the state of each; row s has those of the step.
-    c : array [rows]
-        Times of the stages, in steps.
-    errors : array [0 to 2, s + 1]
-        Weights of the rates in estimates of the error.
-    dense : array [rows, degree]
-        Weights of the rates within the step at x of it: sum dense[:, k] x^(k + 1).
-    keeps_last : bool
-        Whether row s takes part in the error, so that it is there when the next step begins: it is its first stage.
-    gamma : float
-        Of a Rosenbrock-W method; else 0.
-    solves : array [rows, rows]
-        Of a Rosenbrock-W method, weights of rows in the right sides of its stages.
     """
 
-    order: int
-    stages: int
-    a: Floats
-    c: Floats
-    errors: Floats
-    dense: Floats
+    order: int  # of its steps; their error is that of order + 1
+    stages: int  # s: evaluations that a step asks for
+    a: Floats  # [rows, rows]: weights of the rates before in the state of each; row s has those of the step
+    c: Floats  # [rows]: times of the stages, in steps
+    errors: Floats  # [0 to 2, s + 1]: weights of the rates in estimates of the error
+    dense: Floats  # [rows, degree]: weights of the rates within the step at x of it: sum dense[:, k] x^(k + 1)
+    # whether row s takes part in the error, so that it is there when the next step begins: it is its first stage
     keeps_last: bool
-    gamma: float = 0.0
+    gamma: float = 0.0  # of a Rosenbrock-W method; else 0
+    # [rows, rows]: of a Rosenbrock-W method, weights of rows in the right sides of its stages
     solves: Floats = np.zeros((0, 0))
 
     @property

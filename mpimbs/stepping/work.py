@@ -119,21 +119,11 @@ class Power:
 
 @dataclass
 class Balance:
-    """Compares the energy of samples with the work done so far.
+    """Compares the energy of samples with the work done so far."""
 
-    Attributes
-    ----------
-    change : float
-        Largest |E - E0 - W| (J), with the total energy E and the work W.
-    first : (float, float) or None
-        Total and potential energy of the first (J).
-    moved, rounding : float
-        The most energy that was there to go wrong, and what of it is rounding (J).
-    """
-
-    change: float = 0.0
-    first: tuple[float, float] | None = None
-    moved: float = 0.0
+    change: float = 0.0  # largest |E - E0 - W| (J), with the total energy E and the work W
+    first: tuple[float, float] | None = None  # total and potential energy of the first (J)
+    moved: float = 0.0  # the most energy that was there to go wrong, and what of it is rounding (J)
     rounding: float = 0.0
 
     def take(self, energy: Floats, work: float) -> None:

@@ -32,35 +32,19 @@ _BLOCK, _TRANSFER, _COMPLIANCE, _NOISE = (f.py_func for f in (block_at, transfer
 
 
 class Join(NamedTuple):
-    """The join of two values: components that hang, loops that close.
+    """The join of two values: components that hang, loops that close."""
 
-    Attributes
-    ----------
-    value : Description
-        Of both.
-    up, down : list of list of int
-        Rows of the programs of `joins.join` and `joins.spread`.
-    lists : list of int
-    work, kept, scratch : int
-        Numbers of the arrays that these take.
-    rooms : tuple of Room
-        Those of the two.
-    handles : list of (int, int)
-        Of each component that is hung: how many groups share the slot of its body, how many come in with it.
-    closed : int
-        Loops that are closed.
-    """
-
-    value: Description
-    up: list[list[int]]
+    value: Description  # of both
+    up: list[list[int]]  # rows of the programs of `joins.join` and `joins.spread`
     down: list[list[int]]
     lists: list[int]
-    work: int
+    work: int  # numbers of the arrays that these take
     kept: int
     scratch: int
-    rooms: tuple[Room, Room]
+    rooms: tuple[Room, Room]  # those of the two
+    # of each component that is hung: how many groups share the slot of its body, how many come in with it
     handles: list[tuple[int, int]]
-    closed: int
+    closed: int  # loops that are closed
 
     def tables(self) -> tuple[Integers, Integers]:
         """Rows of the program up, then down [any, 8], and its lists."""

@@ -194,37 +194,18 @@ MOST_TIMED = 24  # shares of a division
 
 
 class IntervalTimes(NamedTuple):
-    """Times of the ranks of a division.
+    """Times of the ranks of a division."""
 
-    Attributes
-    ----------
-    sweeps : list of Sweeps
-        Of every rank.
-    measured : dict of int to Sweeps
-        Of those that were timed.
-    schedule : Schedule
-        By which the intervals are joined.
-    joins : list of float
-        Time of each join (s).
-    doubles : list of int
-        Of the value of each node.
-    turns, motions : int
-        Of a value of the scans of turns and of motions; 0: there is no scan of these.
-    exchanged : list of dict
-        Doubles that each rank exchanges with others, by these, beside: motions of the ends elsewhere of loops.
-    independent : bool
-        Whether no rank's bodies hang on those of another: there are no other messages.
-    """
-
-    sweeps: list[Sweeps]
-    measured: dict[int, Sweeps]
-    schedule: Schedule
-    joins: list[float]
-    doubles: list[int]
-    turns: int
+    sweeps: list[Sweeps]  # of every rank
+    measured: dict[int, Sweeps]  # of those that were timed
+    schedule: Schedule  # by which the intervals are joined
+    joins: list[float]  # time of each join (s)
+    doubles: list[int]  # of the value of each node
+    turns: int  # of a value of the scans of turns and of motions; 0: there is no scan of these
     motions: int
+    # doubles that each rank exchanges with others, by these, beside: motions of the ends elsewhere of loops
     exchanged: list[dict[int, int]]
-    independent: bool
+    independent: bool  # whether no rank's bodies hang on those of another: there are no other messages
 
 
 def time_intervals(system: Contents, division: Division, seconds: float, coupling: str = "dcae") -> IntervalTimes:

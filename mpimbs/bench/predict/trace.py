@@ -155,24 +155,12 @@ LOADS = 12  # doubles, of two handles
 
 
 class Occurrence(NamedTuple):
-    """One thing that a rank does.
+    """One thing that a rank does."""
 
-    Attributes
-    ----------
-    kind : int
-        COMPUTE for some seconds; SEND or RECEIVE a message of so many bytes.
-    amount : float
-        Seconds or bytes.
-    other : int
-        The rank that it is sent to, or received from.
-    tag : int
-        Messages of the same tag are sent at about the same time, and are told apart by it.
-    """
-
-    kind: int
-    amount: float
-    other: int = PROC_NULL
-    tag: int = 0
+    kind: int  # COMPUTE for some seconds; SEND or RECEIVE a message of so many bytes
+    amount: float  # seconds or bytes
+    other: int = PROC_NULL  # the rank that it is sent to, or received from
+    tag: int = 0  # messages of the same tag are sent at about the same time, and are told apart by it
 
 
 class Sweeps(NamedTuple):

@@ -19,24 +19,12 @@ Parameters = str | Path | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Members:
-    """The copies of an ensemble.
+    """The copies of an ensemble."""
 
-    Attributes
-    ----------
-    systems : sequence of System
-        One for all copies, or one for each.
-    names : tuple of str
-        What the copies are called, each its own.
-    state : (array [copies, nq], array [copies, nu]) or None
-        Initial states; those of the models by default.
-    table : ParameterTable or None
-        What has made the systems differ.
-    """
-
-    systems: Sequence[Contents]
-    names: tuple[str, ...]
-    state: tuple[Floats, Floats] | None = None
-    table: ParameterTable | None = None
+    systems: Sequence[Contents]  # one for all copies, or one for each
+    names: tuple[str, ...]  # what the copies are called, each its own
+    state: tuple[Floats, Floats] | None = None  # initial q [copies, nq], u [copies, nu]; of the models by default
+    table: ParameterTable | None = None  # what has made the systems differ
 
     @property
     def count(self) -> int:

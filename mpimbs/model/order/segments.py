@@ -19,28 +19,14 @@ from mpimbs.model.body import Body
 
 @dataclass(frozen=True)
 class Segment:
-    """Template bodies that follow one another `count` times, each body on the one before.
+    """Template bodies that follow one another `count` times, each body on the one before."""
 
-    Attributes
-    ----------
-    bodies : tuple of Body
-        The templates, in sequence.
-    count : int
-        How often they come.
-    numbered : bool
-        Whether each body's name is its template's with a number behind.
-    first, parent : int
-        Index in the system of the first body, and of its parent (-1 the world).
-    depth : int
-        Number of joints from the world to the first body.
-    """
-
-    bodies: tuple[Body, ...]
-    count: int
-    numbered: bool
-    first: int
+    bodies: tuple[Body, ...]  # the templates, in sequence
+    count: int  # how often they come
+    numbered: bool  # whether each body's name is its template's with a number behind
+    first: int  # index in the system of the first body, and of its parent (-1 the world)
     parent: int
-    depth: int
+    depth: int  # number of joints from the world to the first body
 
     @property
     def places(self) -> int:
@@ -124,26 +110,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Copies(Segment):
-    """Template bodies that make up a tree, `count` times: its first body is the root, each copy's on a body before.
+    """Template bodies that make up a tree, `count` times: its first body is the root, each copy's on a body before."""
 
-    Attributes
-    ----------
-    within : int64 [len(bodies)]
-        Place among the templates of each one's parent; -1 for the root alone.
-    below : int64 [len(bodies)]
-        Number of joints from the root's to each one's own, both included.
-    roots_on, roots_depth : int64 [count]
-        Index in the system of the parent of each copy's root (-1 the world), and number of joints from the world to the
-        root.
-    in_sequence : bool
-        Whether each copy but the first lies on the last body of the copy before.
-    """
-
-    within: Integers
-    below: Integers
+    within: Integers  # [len(bodies)]: place among the templates of each one's parent; -1 for the root alone
+    below: Integers  # [len(bodies)]: number of joints from the root's to each one's own, both included
+    # [count]: index in the system of the parent of each copy's root (-1 the world), and number of joints from the world
+    # to the root
     roots_on: Integers
     roots_depth: Integers
-    in_sequence: bool
+    in_sequence: bool  # whether each copy but the first lies on the last body of the copy before
 
     @property
     def deepest(self) -> int:
@@ -172,17 +147,10 @@ class Copies(Segment):
 
 @dataclass(frozen=True)
 class Branches(Segment):
-    """Bodies that follow templates in any order, each on any one before: a tree. It comes once.
+    """Bodies that follow templates in any order, each on any one before: a tree. It comes once."""
 
-    Attributes
-    ----------
-    row_of_each : int64 [size]
-        Which template each body follows.
-    parent_of_each, depth_of_each : int64 [size]
-        Index in the system of each one's parent (-1 the world), and the number of joints from the world to it.
-    """
-
-    row_of_each: Integers
+    row_of_each: Integers  # [size]: which template each body follows
+    # [size]: index in the system of each one's parent (-1 the world), and the number of joints from the world to it
     parent_of_each: Integers
     depth_of_each: Integers
 

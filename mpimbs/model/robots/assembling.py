@@ -39,21 +39,11 @@ _SINGLE = {"hinge": "revolute", "slide": "prismatic", "ball": "spherical", "free
 
 
 class JointGroup(NamedTuple):
-    """One or several joints of a link that are one joint of a `System`.
+    """One or several joints of a link that are one joint of a `System`."""
 
-    Attributes
-    ----------
-    type : str
-        Name of a row of `JOINT_TYPES`.
-    joints : tuple of RobotJoint
-        In the order of the coordinates.
-    frame : Pose
-        Of the joint in the frame of the link, at the reference position.
-    """
-
-    type: str
-    joints: tuple[RobotJoint, ...]
-    frame: Pose
+    type: str  # name of a row of `JOINT_TYPES`
+    joints: tuple[RobotJoint, ...]  # in the order of the coordinates
+    frame: Pose  # of the joint in the frame of the link, at the reference position
 
     @property
     def name(self) -> str:

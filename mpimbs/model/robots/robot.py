@@ -78,56 +78,30 @@ class Servo(NamedTuple):
 
 @dataclass
 class RobotJoint:
-    """A joint of a link, in the link's frame at the reference position.
-
-    Attributes
-    ----------
-    name, kind : str
-    axis, anchor : array [3]
-        Unit vector of a hinge or slide, normal of a planar joint; a point of the axis, or the center (m).
-    reference : float
-        Coordinate of a hinge or slide in the reference position (rad, m).
-    q, rest : tuple of floats
-        Initial coordinates, and those at which springs carry no load.
-    u : tuple of floats
-        Initial speeds.
-    stiffness, damping, armature : tuple of floats
-        Of each free axis.
-    limits : (float, float), optional
-        Least and largest coordinate of a hinge or slide (rad, m).
-    stops : (float, float)
-        Stiffness (1/s^2) and damping (1/s) of what keeps it there, by the inertia that the joint feels.
-    felt : float
-        That inertia, at the reference position (kg m^2, kg); 0 where nothing keeps it to its limits.
-    friction, friction_speed : float
-        Coulomb's (N m, N), and up to which speed (rad/s, m/s) it is viscous: 0 where it is left out.
-    actuators : tuple of str
-        What drives it.
-    torque : float or function of time
-        What these do to it beside springs and dampers (N m, N).
-    servo : Servo, optional
-        What one of them does whose force has a range, and a spring or damper.
-    """
+    """A joint of a link, in the link's frame at the reference position."""
 
     name: str
     kind: JointKind
+    # [3]: unit vector of a hinge or slide, normal of a planar joint; a point of the axis, or the center (m)
     axis: Floats = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))
-    anchor: Floats = field(default_factory=lambda: np.zeros(3))
-    reference: float = 0.0
-    q: tuple[float, ...] | None = None
+    anchor: Floats = field(default_factory=lambda: np.zeros(3))  # [3]
+    reference: float = 0.0  # coordinate of a hinge or slide in the reference position (rad, m)
+    q: tuple[float, ...] | None = None  # initial coordinates, and those at which springs carry no load
     rest: tuple[float, ...] | None = None
-    stiffness: tuple[float, ...] = (0.0,)
+    stiffness: tuple[float, ...] = (0.0,)  # of each free axis
     damping: tuple[float, ...] = (0.0,)
     armature: tuple[float, ...] = (0.0,)
-    u: tuple[float, ...] | None = None
-    limits: tuple[float, float] | None = None
+    u: tuple[float, ...] | None = None  # initial speeds
+    limits: tuple[float, float] | None = None  # least and largest coordinate of a hinge or slide (rad, m)
+    # stiffness (1/s^2) and damping (1/s) of what keeps it there, by the inertia that the joint feels
     stops: tuple[float, float] = (1.0 / STOP_TIME**2, 2.0 / STOP_TIME)
-    felt: float = 0.0
+    felt: float = 0.0  # that inertia, at the reference position (kg m^2, kg); 0 where nothing keeps it to its limits
+    # Coulomb's (N m, N), and up to which speed (rad/s, m/s) it is viscous: 0 where it is left out
     friction: float = 0.0
     friction_speed: float = 0.0
-    actuators: tuple[str, ...] = ()
-    torque: float | TimeFunction = 0.0
-    servo: Servo | None = None
+    actuators: tuple[str, ...] = ()  # what drives it
+    torque: float | TimeFunction = 0.0  # what these do to it beside springs and dampers (N m, N)
+    servo: Servo | None = None  # what one of them does whose force has a range, and a spring or damper
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
@@ -140,35 +114,18 @@ class RobotJoint:
 
 @dataclass
 class RobotLink:
-    """A rigid body of a robot.
-
-    Attributes
-    ----------
-    name : str
-    parent : int
-        Number of the link that it lies on, one before it; -1 the world.
-    pose : Pose
-        Its frame in that of the parent.
-    joints : list of RobotJoint
-        From the parent to it, one after the other; none where it is fixed.
-    mass : float
-        kg.
-    center : array [3]
-        Center of mass (m).
-    inertia : array [3, 3]
-        About the center of mass, in the axes of the link (kg m^2).
-    shapes : list of Shape
-        In the frame of the link.
-    """
+    """A rigid body of a robot."""
 
     name: str
-    parent: int
-    pose: Pose = HERE
+    parent: int  # number of the link that it lies on, one before it; -1 the world
+    pose: Pose = HERE  # its frame in that of the parent
+    # from the parent to it, one after the other; none where it is fixed
     joints: list[RobotJoint] = field(default_factory=list)
-    mass: float = 0.0
-    center: Floats = field(default_factory=lambda: np.zeros(3))
+    mass: float = 0.0  # kg
+    center: Floats = field(default_factory=lambda: np.zeros(3))  # [3]: center of mass (m)
+    # [3, 3]: about the center of mass, in the axes of the link (kg m^2)
     inertia: Floats = field(default_factory=lambda: np.zeros((3, 3)))
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)  # in the frame of the link
 
 
 class RobotLoop(NamedTuple):
@@ -257,45 +214,26 @@ class RobotActuator(NamedTuple):
 
 @dataclass
 class Robot:
-    """A robot as the file of another program describes it.
-
-    Attributes
-    ----------
-    name : str
-    gravity : tuple of 3 floats
-        m/s^2.
-    links, loops, gears, tendons, tendon_limits, actuators : list
-    lifted : list of (int, array [3], float)
-        Links whose weight is compensated, where (their centers of mass, m), and of how much mass (kg).
-    left_out : dict of str to list of str
-        What can't be taken over: by kind, the names.
-    taken : dict of str to list of str
-        What is taken as it stands though it can't be right, or mended: likewise.
-    inertias : {"keep", "repair", "refuse"}
-        What is done with inertias of no rigid body.
-    limits, actuation : {"on", "off"}
-        Whether stops keep joints and tendons to their limits; whether actuators act.
-    friction_speed : float
-        Of the friction of all joints (rad/s, m/s); 0 where it is left out.
-    order : list of RobotJoint
-        The joints in the order in which the system made of it has their coordinates.
-    """
+    """A robot as the file of another program describes it."""
 
     name: str
-    gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
+    gravity: tuple[float, ...] = (0.0, 0.0, -9.81)  # m/s^2
     links: list[RobotLink] = field(default_factory=list)
     loops: list[RobotLoop] = field(default_factory=list)
     gears: list[RobotGear] = field(default_factory=list)
     tendons: list[RobotTendon] = field(default_factory=list)
     tendon_limits: list[RobotTendon] = field(default_factory=list)
     actuators: list[RobotActuator] = field(default_factory=list)
+    # links whose weight is compensated, where (their centers of mass [3], m), and of how much mass (kg)
     lifted: list[tuple[int, Floats, float]] = field(default_factory=list)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # what can't be taken over: by kind, the names
+    # what is taken as it stands though it can't be right, or mended: likewise
     taken: dict[str, list[str]] = field(default_factory=dict)
-    inertias: str = "keep"
-    limits: str = "off"
+    inertias: str = "keep"  # "keep", "repair" or "refuse": what is done with inertias of no rigid body
+    limits: str = "off"  # "on" or "off": whether stops keep joints and tendons to their limits; whether actuators act
     actuation: str = "off"
-    friction_speed: float = 0.0
+    friction_speed: float = 0.0  # of the friction of all joints (rad/s, m/s); 0 where it is left out
+    # the joints in the order in which the system made of it has their coordinates
     order: list[RobotJoint] = field(default_factory=list)
 
     def feel_limits(self) -> None:

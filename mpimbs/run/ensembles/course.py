@@ -52,26 +52,13 @@ ENSEMBLE = "ensemble"  # what the header of a checkpoint says of itself
 
 
 class EnsembleState(NamedTuple):
-    """The state of an ensemble at a sample, from which another one goes on.
+    """The state of an ensemble at a sample, from which another one goes on."""
 
-    Attributes
-    ----------
-    time : float
-        s.
-    totals : dict
-        What the ensemble had taken.
-    failed : dict of int to (float, str)
-    told : list
-        Of this rank's copies, and in a file of all; see `CopiesMemory`.
-    vectors : dict of arrays
-        Of this rank's copies, flat.
-    """
-
-    time: float
-    totals: dict[str, Any]
+    time: float  # s
+    totals: dict[str, Any]  # what the ensemble had taken
     failed: dict[int, tuple[float, str]]
-    told: list[Any]
-    vectors: dict[str, Floats]
+    told: list[Any]  # of this rank's copies, and in a file of all; see `CopiesMemory`
+    vectors: dict[str, Floats]  # of this rank's copies, flat
 
     @property
     def steps(self) -> int:

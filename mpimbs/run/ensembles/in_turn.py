@@ -38,49 +38,23 @@ RUNS = "runs"  # numbers of all copies
 
 
 class CopiesMemory(NamedTuple):
-    """The memory that the steps of a rank's copies leave to the next.
+    """The memory that the steps of a rank's copies leave to the next."""
 
-    Attributes
-    ----------
-    time : float
-        Reached (s).
-    told : list
-        Of copies in turn one item each, of those side by side one; see there.
-    vectors : dict of arrays
-        Of copies side by side [copies, n]; of others `RUNS`, flat.
-    left : array of bool [copies]
-        Which copies are left behind.
-    """
-
-    time: float
-    told: list[Any]
-    vectors: dict[str, Floats]
-    left: npt.NDArray[np.bool_]
+    time: float  # reached (s)
+    told: list[Any]  # of copies in turn one item each, of those side by side one; see there
+    vectors: dict[str, Floats]  # of copies side by side [copies, n]; of others `RUNS`, flat
+    left: npt.NDArray[np.bool_]  # [copies]: which copies are left behind
 
 
 @dataclass
 class CopyState:
-    """The state of a copy, from which another one goes on.
+    """The state of a copy, from which another one goes on."""
 
-    Attributes
-    ----------
-    taken : list of int
-        Steps, rejected ones and evaluations.
-    seen : Seen
-        By its witness.
-    happened : list of dict
-        Its events; see `RunEvents`.
-    run : RunState, optional
-        Where it goes on.
-    waiting : list of Row
-        See `CopyTrajectory`.
-    """
-
-    taken: list[int] = field(default_factory=lambda: [0, 0, 0])
-    seen: Seen = field(default_factory=Seen)
-    happened: list[dict[str, Any]] = field(default_factory=list)
-    run: RunState | None = None
-    waiting: list[Row] = field(default_factory=list)
+    taken: list[int] = field(default_factory=lambda: [0, 0, 0])  # steps, rejected ones and evaluations
+    seen: Seen = field(default_factory=Seen)  # by its witness
+    happened: list[dict[str, Any]] = field(default_factory=list)  # its events; see `RunEvents`
+    run: RunState | None = None  # where it goes on
+    waiting: list[Row] = field(default_factory=list)  # see `CopyTrajectory`
 
 
 class _Rows(Samples):

@@ -11,17 +11,11 @@ from typing import Any, TextIO
 
 
 class Stream:
-    """A text stream whose first error ends what is written there, and not the command.
-
-    Attributes
-    ----------
-    error : OSError or None
-        Why it can't be written any more.
-    """
+    """A text stream whose first error ends what is written there, and not the command."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream  # None: closed before the start
-        self.error: OSError | None = None
+        self.error: OSError | None = None  # why it can't be written any more
 
     def write(self, text: str) -> int:
         """Write, while that is possible."""

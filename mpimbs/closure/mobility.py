@@ -187,28 +187,15 @@ _STUCK = 1e-6  # of a displacement of about one, what is left where nothing can 
 
 @dataclass(frozen=True)
 class Mobility:
-    """The motions that the loops of a system leave in a state.
+    """The motions that the loops of a system leave in a state."""
 
-    Attributes
-    ----------
-    freedoms : int
-        Degrees of freedom of the tree, with its loops opened, but for joints that follow given motions.
-    constraints : int
-        Equations of the loops.
-    rank : int
-        Independent ones among them.
-    undetermined : dict of str to tuple of str
-        The loops whose loads are not unique, and which of their components; x, y, z those of the joint frame, which
-        turns with the first axis of a universal joint.
-    undetermined_joints : tuple of str
-        The bodies whose joints to their parents carry loads that are not unique.
-    """
-
-    freedoms: int
-    constraints: int
-    rank: int
+    freedoms: int  # degrees of freedom of the tree, with its loops opened, but for joints that follow given motions
+    constraints: int  # equations of the loops
+    rank: int  # independent ones among them
+    # the loops whose loads are not unique, and which of their components; x, y, z those of the joint frame, which turns
+    # with the first axis of a universal joint
     undetermined: dict[str, tuple[str, ...]]
-    undetermined_joints: tuple[str, ...]
+    undetermined_joints: tuple[str, ...]  # the bodies whose joints to their parents carry loads that are not unique
 
     @property
     def mobility(self) -> int:

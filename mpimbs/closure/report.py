@@ -31,27 +31,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class LoopReport:
-    """A report on the loops of a system at its start.
+    """A report on the loops of a system at its start."""
 
-    Attributes
-    ----------
-    joint_types : dict of str to int
-        How many loops are closed by joints of which type.
-    position_violation, velocity_violation : Violation
-        Of the initial state as it is given (m and rad together; m/s and rad/s).
-    open : bool
-        Whether that is more than numbers are rounded by.
-    unclosed : Violation or None
-        What is left where loops can't be closed near the initial state.
-    start, nearby : Mobility or None
-        With all loops closed at the start, and in a state nearby; None where it is not known.
-    """
-
-    joint_types: dict[str, int]
-    position_violation: Violation
+    joint_types: dict[str, int]  # how many loops are closed by joints of which type
+    position_violation: Violation  # of the initial state as it is given (m and rad together; m/s and rad/s)
     velocity_violation: Violation
-    open: bool
-    unclosed: Violation | None = None
+    open: bool  # whether that is more than numbers are rounded by
+    unclosed: Violation | None = None  # what is left where loops can't be closed near the initial state
+    # with all loops closed at the start, and in a state nearby; None where it is not known
     start: Mobility | None = None
     nearby: Mobility | None = None
 

@@ -106,11 +106,6 @@ class DivideAndConquer(DirectCoupling):
     ----------
     comm : MPI.Comm
         The caller's own communicator; it must outlive the coupling.
-
-    Attributes
-    ----------
-    plan : int64 array
-        The argument of `solve` in compiled code.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -124,7 +119,7 @@ class DivideAndConquer(DirectCoupling):
             room=np.zeros(30),
         )
         self._table = Table(assembling)
-        self.plan: Integers = self._table.data
+        self.plan: Integers = self._table.data  # the argument of `solve` in compiled code
 
 
 class Joining(NamedTuple):
@@ -190,11 +185,6 @@ class EfficientDivideAndConquer(DirectCoupling):
         The caller's own communicator; it must outlive the coupling.
     count : int
         Subchains of this rank.
-
-    Attributes
-    ----------
-    plan : int64 array
-        The argument of `solve` in compiled code.
     """
 
     def __init__(self, comm: MPI.Comm, count: int = 1) -> None:
@@ -209,7 +199,7 @@ class EfficientDivideAndConquer(DirectCoupling):
             outer=np.zeros(12),
         )
         self._table = Table(joining)
-        self.plan: Integers = self._table.data
+        self.plan: Integers = self._table.data  # the argument of `solve` in compiled code
         self._blocks = aligned_zeros(count * SIZE)
         self._loads = np.zeros((count, 12))
 

@@ -151,13 +151,6 @@ class ScheduledAssembly(DirectCoupling):
         Of this rank's values.
     values : sequence of Description
         These.
-
-    Attributes
-    ----------
-    plan : int64 array
-        The argument of `solve` in compiled code.
-    messages : list of (int, int, int)
-        Of an evaluation, in order: the kind of step (`partition.schedule`), the other rank, and doubles.
     """
 
     def __init__(self, comm: MPI.Comm, schedule: Schedule, room: Room, values: Sequence[Description]) -> None:
@@ -167,6 +160,7 @@ class ScheduledAssembly(DirectCoupling):
         layout = _Layout(schedule, comm.rank, rooms, joins, own_tags(comm, 2 * len(schedule.crossing)))
         receives = Receives(comm, layout.receives())
         super().__init__(receives)
+        # of an evaluation, in order: the kind of step (`partition.schedule`), the other rank, and doubles
         self.messages = layout.messages
         self._messages = Table(receives.posted)
         whole = len(rooms) - 1
@@ -186,7 +180,7 @@ class ScheduledAssembly(DirectCoupling):
                 scratch=aligned_zeros(layout.scratch),
             )
         )
-        self.plan: Integers = self._table.data
+        self.plan: Integers = self._table.data  # the argument of `solve` in compiled code
         self._loads = np.zeros((len(values), 6 * (room.inboard + room.open)))
         self._values, self._room = layout.values, rooms[whole]
         self._root: list[int] = layout.nodes[layout.numbers[whole]] if mine else []

@@ -50,18 +50,13 @@ class RemoteEnds:
         The caller's own communicator; it must outlive this.
     part : Intervals
         That of this rank, of a system with loops.
-
-    Attributes
-    ----------
-    any : bool
-        Whether there is any such loop, on whichever rank.
     """
 
     def __init__(self, comm: MPI.Comm, part: Intervals) -> None:
         mine = [(int(loops.numbers[at]), loops, at) for loops in part.loops for at in loops.far.tolist()]
         mine.sort(key=lambda entry: entry[0])
         of_ranks: list[list[int]] = comm.allgather([number for number, _, _ in mine])
-        self.any = any(of_ranks)
+        self.any = any(of_ranks)  # whether there is any such loop, on whichever rank
         where: dict[int, list[int]] = {}
         for rank, numbers in enumerate(of_ranks):
             for number in numbers:

@@ -86,14 +86,6 @@ class SampleTable:
         Of an ensemble: how many.
     loops_differ : bool
         Whether they have not the same loops at all times: what loops have is not kept then.
-
-    Attributes
-    ----------
-    quantities : list of Quantity
-    shapes : dict
-        By name the shape of a row.
-    rows : dict
-        By name which numbers of q or u, or bodies, it is of; None stands for all.
     """
 
     def __init__(
@@ -108,6 +100,7 @@ class SampleTable:
         self.selection = selection
         there = {*facts, *selection.bodies} | ({"loops"} if system.loops and not loops_differ else set())
         self.quantities = [each for each in DECLARED if each.take is not None and _kept(each, there, copies is None)]
+        # by name which numbers of q or u, or bodies, it is of; None stands for all
         self.rows = {each.name: selection.rows(each, system) for each in self.quantities}
         counts = {
             Q: system.nq,
@@ -116,7 +109,7 @@ class SampleTable:
             PER_LOOP: len(system.loops),
             SEPARATED: unknowns,
         }
-        self.shapes = {}
+        self.shapes = {}  # by name the shape of a row
         for each in self.quantities:
             rows = self.rows[each.name]
             own = () if each.of == SYSTEM else (counts[each.of] if rows is None else len(rows),)

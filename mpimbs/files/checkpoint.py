@@ -121,19 +121,14 @@ def _checksum(text: bytes, parts: Iterable[bytes]) -> str:
 
 
 class _Writer:
-    """Writes one checkpoint on rank 0; after an error it takes what comes, and does nothing with it.
-
-    Attributes
-    ----------
-    places : dict of str to int
-        Where the vectors are in the file, in bytes from its begin; empty after an error.
-    """
+    """Writes one checkpoint on rank 0; after an error it takes what comes, and does nothing with it."""
 
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
         self._path, self._part = path, part_of(path)
         self._file: h5py.File | None = None
         self._error: str | None = None
         self._text = json.dumps(header).encode()
+        # where the vectors are in the file, in bytes from its begin; empty after an error
         self.places: dict[str, int] = {}
         with self._watched():
             size = len(self._text) + 8 * sum(sum(counts) for counts in header["parts"].values()) + METADATA

@@ -63,11 +63,6 @@ class OutputFile:
     force : bool
         Replace an existing file.
 
-    Attributes
-    ----------
-    run : str
-        What tells this run from others; also in the file, and in checkpoints.
-
     Raises
     ------
     InputError
@@ -75,7 +70,7 @@ class OutputFile:
     """
 
     def __init__(self, path: Path, lay: Callable[[h5py.File], None], force: bool) -> None:
-        self.run = uuid.uuid4().hex
+        self.run = uuid.uuid4().hex  # what tells this run from others; also in the file, and in checkpoints
         self._prepare(path)
         check_new(path, force, instead=NOWHERE)
         check_place(self._fresh)

@@ -54,10 +54,6 @@ class ConstraintRecord:
     ----------
     system : Contents
         As the coupling's joints count its bodies.
-
-    Attributes
-    ----------
-    state : ConstraintState
     """
 
     def __init__(self, comm: MPI.Comm, coupling: Iterative, system: Contents) -> None:

@@ -25,11 +25,6 @@ class Samples:
         What shape the whole sample of a quantity has; see `SampleTable`.
     before : sequence of Samples
         Those of the structures before.
-
-    Attributes
-    ----------
-    all : list of Samples
-        Those of the structures so far.
     """
 
     def __init__(
@@ -38,7 +33,7 @@ class Samples:
         self._comm, self._shapes = comm, shapes
         self._gathers = {name: Gather(comm, Reorder(comm, comm.allgather(width))) for name, width in widths.items()}
         self._rows: dict[str, list[Any]] = {name: [] for name in shapes}
-        self.all = [*before, self]
+        self.all = [*before, self]  # those of the structures so far
 
     def next(self, widths: dict[str, int], shapes: dict[str, tuple[int, ...]], begin: Any) -> Samples:
         """Give what keeps the samples of another structure, behind these."""

@@ -27,16 +27,11 @@ class SharedFile:
     ----------
     path : Path
         Of a file that rank 0 has made.
-
-    Attributes
-    ----------
-    usable : bool
-        The same on all ranks; of a single rank False: there is nobody else to write.
     """
 
     def __init__(self, comm: MPI.Comm, path: Path) -> None:
         self._handle = None
-        self.usable = False
+        self.usable = False  # the same on all ranks; of a single rank False: there is nobody else to write
         if comm.size == 1:
             return
         with contextlib.suppress(OSError):
@@ -84,20 +79,14 @@ class Slices:
         Number of this rank's columns.
     unit : int
         So many columns stay together.
-
-    Attributes
-    ----------
-    counts : list of int
-        Those of every rank.
-    columns : slice
-        This rank's, in the whole.
     """
 
     def __init__(self, comm: MPI.Comm, count: int, unit: int = 1) -> None:
         self._comm = comm
         self._most = max(1, tuned().slice_numbers // unit) * unit  # columns of a slice
-        self.counts: list[int] = comm.allgather(count)
+        self.counts: list[int] = comm.allgather(count)  # those of every rank
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        # this rank's, in the whole
         self.columns = slice(int(self._starts[comm.rank]), int(self._starts[comm.rank + 1]))
 
     def collect(self, part: Sequence[Floats], take: Callable[[slice, slice, Floats], None]) -> None:

@@ -99,11 +99,6 @@ class _Acting:
         Numbers of the bodies in the subchain.
     make_entry : callable
         Makes what compiled code calls, of the function and whether it is vectorized.
-
-    Attributes
-    ----------
-    called : CallBack
-        Calls the function in Python.
     """
 
     def __init__(
@@ -118,7 +113,7 @@ class _Acting:
         self._entry = make_entry(force.function, force.vectorized) if isinstance(force.function, Dispatcher) else None
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
-        self.called = CallBack(self._call)
+        self.called = CallBack(self._call)  # calls the function in Python
         self._name_of = subchain.system.name_of
 
     def _call(self, t: float) -> None:

@@ -123,15 +123,6 @@ class ActingTendons:
         Rank r owns bodies cuts[r] to cuts[r + 1] - 1.
     make : callable
         See `ActingSprings`.
-
-    Attributes
-    ----------
-    exchange : Messages
-    numbers : array of int [m]
-        Of those that have joints here, in the system.
-    arrays : TendonArrays
-    functions : TimeFunctions
-        Forces over time.
     """
 
     def __init__(self, subchain: Subchain, cuts: Integers, make: MakeExchange) -> None:
@@ -142,7 +133,7 @@ class ActingTendons:
         ]
         first, last = subchain.first, subchain.last
         owned = [bool(np.any((bodies >= first) & (bodies < last))) for _, bodies in over]
-        self.numbers = np.flatnonzero(owned)
+        self.numbers = np.flatnonzero(owned)  # [m]: of those that have joints here, in the system
         here = [over[k] for k in self.numbers]
         self.tendons = [tendon for tendon, _ in here]
         of = np.repeat(np.arange(len(here)), [len(bodies) for _, bodies in here])
@@ -168,6 +159,7 @@ class ActingTendons:
         constant = np.array([0.0 if callable(t.force) else t.force for t in self.tendons])
         each = np.arange(len(here))
         over_time = [(k, t.name, t.force) for k, t in enumerate(self.tendons) if callable(t.force)]
+        # forces over time
         self.functions = TimeFunctions([(f"the force function of tendon '{name}'", f, 1) for _, name, f in over_time])
         driven = np.array([k for k, *_ in over_time], np.int64)
         self.arrays = TendonArrays(

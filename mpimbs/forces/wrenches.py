@@ -49,16 +49,7 @@ def set_wrenches(w, motion, wrench):
 
 
 class ActingWrenches:
-    """The wrenches on the bodies of a subchain.
-
-    Attributes
-    ----------
-    arrays : WrenchArrays
-    functions : TimeFunctions
-        Moments and forces over time.
-    in_world : bool
-        Whether any has components that are the world's.
-    """
+    """The wrenches on the bodies of a subchain."""
 
     def __init__(self, subchain: Subchain) -> None:
         given = subchain.columns.wrenches
@@ -85,9 +76,9 @@ class ActingWrenches:
                     over_time.append(6 * k + 3 * i + np.arange(3))
                 else:
                     numbers[k, i] = value
-        self.functions = TimeFunctions(functions, one_for_all=False)
+        self.functions = TimeFunctions(functions, one_for_all=False)  # moments and forces over time
         world = np.array([wrench.frame == "world" for _, wrench in others], np.int64)
-        self.in_world = bool(world.any())
+        self.in_world = bool(world.any())  # whether any has components that are the world's
         turns = np.swapaxes(frames, 1, 2)
         self.arrays = WrenchArrays(
             own.ravel(), steps, world, turns.ravel(), np.einsum("nij,nj->ni", turns, points).ravel(), numbers.ravel(),

@@ -51,18 +51,12 @@ class CallBack:
     ----------
     function : callable
         Takes a number.
-
-    Attributes
-    ----------
-    address : int
-        For `call_back`; it stays where it is as long as this does.
-    error : BaseException or None
-        What it raised last, until that is taken.
     """
 
     def __init__(self, function: Callable[[float], object]) -> None:
-        self.error: BaseException | None = None
+        self.error: BaseException | None = None  # what it raised last, until that is taken
         self._function, self._called = function, _CALLED(self._call)
+        # for `call_back`; it stays where it is as long as this does
         self.address = int(ctypes.cast(self._called, ctypes.c_void_p).value or 0)
 
     def _call(self, number: float) -> int:

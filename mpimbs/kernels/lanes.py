@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +51,17 @@ def native_width() -> int:
     """Number of doubles in a SIMD register of this processor: 8 with AVX-512, 4 with AVX2, 2 otherwise."""
     features = processor()[1].split(",")
     return 8 if "+avx512f" in features else 4 if "+avx2" in features else 2
+
+
+def implement(
+    function: Callable[..., Any], of_doubles: Callable[..., Any], of_lanes: Callable[..., Any] | None = None
+) -> None:
+    """Give what kernels call in place of a function; `of_lanes`, where given, if the first argument is of lanes."""
+
+    def chosen(*kinds: Any, **_: Any) -> Callable[..., Any]:
+        return of_lanes if of_lanes is not None and isinstance(kinds[0], Lanes) else of_doubles
+
+    kernel_overload(function, strict=False)(chosen)
 
 
 # --- lowering -------------------------------------------------------------------------------------------------------
@@ -310,45 +322,15 @@ def _overload_zero_lanes_literal(width):
     return None
 
 
-@kernel_overload(load)
-def _overload_load(zero, array, index):
-    return lambda zero, array, index: _load(zero, array, index)
-
-
-@kernel_overload(store)
-def _overload_store(array, index, value):
-    return lambda array, index, value: _store(array, index, value)
-
-
 @kernel_overload(width)
 def _overload_width(zero):
     count = zero.width if isinstance(zero, Lanes) else 1
     return lambda zero: count
 
 
-@kernel_overload(sqrt)
-def _overload_sqrt(value):
-    if isinstance(value, Lanes):
-        return lambda value: _sqrt_lanes(value)
-    return lambda value: np.sqrt(value)
-
-
-@kernel_overload(absolute)
-def _overload_absolute(value):
-    if isinstance(value, Lanes):
-        return lambda value: _absolute_lanes(value)
-    return lambda value: abs(value)
-
-
-@kernel_overload(largest)
-def _overload_largest(a, b):
-    if isinstance(a, Lanes):
-        return lambda a, b: _largest_lanes(a, b)
-    return lambda a, b: a if a > b or a != a else b
-
-
-@kernel_overload(over_lanes)
-def _overload_over_lanes(value):
-    if isinstance(value, Lanes):
-        return lambda value: _sum_of_lanes(value)
-    return lambda value: value
+implement(load, lambda zero, array, index: _load(zero, array, index))
+implement(store, lambda array, index, value: _store(array, index, value))
+implement(sqrt, lambda value: np.sqrt(value), lambda value: _sqrt_lanes(value))
+implement(absolute, lambda value: abs(value), lambda value: _absolute_lanes(value))
+implement(largest, lambda a, b: a if a > b or a != a else b, lambda a, b: _largest_lanes(a, b))
+implement(over_lanes, lambda value: value, lambda value: _sum_of_lanes(value))

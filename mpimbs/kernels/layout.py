@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import Lanes, load, store, width
+from mpimbs.kernels.lanes import Lanes, implement, load, store, width
 from mpimbs.kernels.memory import span
 
 
@@ -46,9 +46,7 @@ def transposed(rows: Any) -> Any:
     return rows
 
 
-@kernel_overload(transposed)
-def _overload_transposed(rows):
-    return lambda rows: _transpose(rows)
+implement(transposed, lambda rows: _transpose(rows))
 
 
 def load_square(zero: Any, array: Any, index: int, stride: int) -> Any:
@@ -117,48 +115,40 @@ def side_by_side_from(zero, interleaved, sequence, first, stride, room):
     one lane do."""
 
 
-@kernel_overload(side_by_side_from)
-def _overload_side_by_side_from(zero, interleaved, sequence, first, stride, room):
-    if isinstance(zero, Lanes):
+def _side_by_side(zero, interleaved, sequence, first, stride, room):
+    if interleaved != 0:
+        return span(sequence, first, stride * width(zero))
+    interleave(zero, sequence, first, stride, stride, room)
+    return span(room, 0, stride * width(zero))
 
-        def lanes(zero, interleaved, sequence, first, stride, room):
-            if interleaved != 0:
-                return span(sequence, first, stride * width(zero))
-            interleave(zero, sequence, first, stride, stride, room)
-            return span(room, 0, stride * width(zero))
 
-        return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
+def _in_place(zero, interleaved, sequence, first, stride, room):
+    return span(sequence, first, stride)
+
+
+implement(side_by_side_from, _in_place, _side_by_side)
 
 
 def room_side_by_side(zero, interleaved, sequence, first, stride, room):
     """Where a tile's lanes write `stride` numbers each: in `room`, or where they are to stand."""
 
 
-@kernel_overload(room_side_by_side)
-def _overload_room_side_by_side(zero, interleaved, sequence, first, stride, room):
-    if isinstance(zero, Lanes):
+def _room(zero, interleaved, sequence, first, stride, room):
+    if interleaved != 0:
+        return span(sequence, first, stride * width(zero))
+    return span(room, 0, stride * width(zero))
 
-        def lanes(zero, interleaved, sequence, first, stride, room):
-            if interleaved != 0:
-                return span(sequence, first, stride * width(zero))
-            return span(room, 0, stride * width(zero))
 
-        return lanes
-    return lambda zero, interleaved, sequence, first, stride, room: span(sequence, first, stride)
+implement(room_side_by_side, _in_place, _room)
 
 
 def put_in_sequence(zero, interleaved, room, sequence, first, stride):
     """Bring what the lanes wrote in `room_side_by_side` to where it is to stand."""
 
 
-@kernel_overload(put_in_sequence)
-def _overload_put_in_sequence(zero, interleaved, room, sequence, first, stride):
-    if isinstance(zero, Lanes):
+def _put(zero, interleaved, room, sequence, first, stride):
+    if interleaved == 0:
+        separate(zero, room, stride, sequence, first, stride)
 
-        def lanes(zero, interleaved, room, sequence, first, stride):
-            if interleaved == 0:
-                separate(zero, room, stride, sequence, first, stride)
 
-        return lanes
-    return lambda zero, interleaved, room, sequence, first, stride: None
+implement(put_in_sequence, lambda zero, interleaved, room, sequence, first, stride: None, _put)

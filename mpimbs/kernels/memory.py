@@ -92,9 +92,7 @@ def span(array: Any, first: int, count: int) -> Any:
     return array[first : first + count]
 
 
-@kernel_overload(span)
-def _overload_span(array, first, count):
-    return lambda array, first, count: _span(array, first, count)
+kernel_overload(span)(lambda array, first, count: lambda array, first, count: _span(array, first, count))
 
 
 class FloatItem(NamedTuple):
@@ -309,9 +307,7 @@ def before_line(array: Any) -> int:
     return int(-array.ctypes.data // 8 % _LINE)
 
 
-@kernel_overload(before_line)
-def _overload_before_line(array):
-    return lambda array: -_address(array) // 8 % _LINE
+kernel_overload(before_line)(lambda array: lambda array: -_address(array) // 8 % _LINE)
 
 
 @kernel(inline=True)
@@ -369,11 +365,6 @@ class Table:
     values : NamedTuple
         As declared, of arrays (contiguous; their addresses are kept, so never replace one) and numbers.
 
-    Attributes
-    ----------
-    data : int64 array
-        What compiled code is given, for `read`.
-
     Raises
     ------
     TypeError
@@ -382,7 +373,7 @@ class Table:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         items = _items(type(values))
-        self.data: Integers = np.zeros(2 * len(items), np.int64)
+        self.data: Integers = np.zeros(2 * len(items), np.int64)  # what compiled code is given, for `read`
         self._kept = values
         data: list[int] = []
         for (name, place), value in zip(items, _leaves(values), strict=True):

@@ -15,8 +15,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import Lanes, absolute, all_between, copy_sign, extract, insert, largest, where_less, width
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import (
+    absolute,
+    all_between,
+    copy_sign,
+    extract,
+    implement,
+    insert,
+    largest,
+    where_less,
+    width,
+)
 
 # --- what kernels call ----------------------------------------------------------------------------------------------
 
@@ -44,18 +54,8 @@ def atan2(y: Any, x: Any) -> Any:
     return arc_tangent(y, x)
 
 
-@kernel_overload(sincos)
-def _overload_sincos(angle):
-    if isinstance(angle, Lanes):
-        return lambda angle: _sincos_lanes(angle)
-    return lambda angle: (np.sin(angle), np.cos(angle))
-
-
-@kernel_overload(atan2)
-def _overload_atan2(y, x):
-    if isinstance(y, Lanes):
-        return lambda y, x: _atan2_lanes(y, x)
-    return lambda y, x: np.arctan2(y, x)
+implement(sincos, lambda angle: (np.sin(angle), np.cos(angle)), lambda angle: _sincos_lanes(angle))
+implement(atan2, lambda y, x: np.arctan2(y, x), lambda y, x: _atan2_lanes(y, x))
 
 
 # --- sine and cosine ------------------------------------------------------------------------------------------------

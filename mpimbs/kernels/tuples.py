@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mpimbs.kernels.compiler import kernel_overload
-from mpimbs.kernels.lanes import FLAGS, Lanes, load, machine_type, pointer, store
+from mpimbs.kernels.lanes import FLAGS, Lanes, implement, load, machine_type, pointer, store
 
 
 def _width(kind: Any) -> int:
@@ -85,7 +85,7 @@ def _loader(count: int, what: str) -> Callable[..., Any]:
 
     loader.__doc__ = f"Load {what} from item `base` of a flat array on."
     loaded = _loaded(count)
-    kernel_overload(loader)(lambda zero, array, base: lambda zero, array, base: loaded(zero, array, base))
+    implement(loader, lambda zero, array, base: loaded(zero, array, base))
     return loader
 
 
@@ -124,16 +124,6 @@ def _overload_load_like(zero, array, base, like):
     return lambda zero, array, base, like: loaded(zero, array, base)
 
 
-@kernel_overload(store_numbers)
-def _overload_store_numbers(zero, array, base, values):
-    return lambda zero, array, base, values: _stored(array, base, values)
-
-
-@kernel_overload(add_numbers)
-def _overload_add_numbers(a, b):
-    return lambda a, b: _added(a, b)
-
-
-@kernel_overload(zeros_like)
-def _overload_zeros_like(zero, like):
-    return lambda zero, like: _zeros(zero, like)
+implement(store_numbers, lambda zero, array, base, values: _stored(array, base, values))
+implement(add_numbers, lambda a, b: _added(a, b))
+implement(zeros_like, lambda zero, like: _zeros(zero, like))

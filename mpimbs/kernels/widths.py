@@ -8,8 +8,8 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import WIDTHS, Lanes, zero_lanes
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import WIDTHS, implement, zero_lanes
 
 
 def by_width(function: Dispatcher, widths: tuple[int, ...] = (1, *WIDTHS), **constants: int) -> dict[int, Dispatcher]:
@@ -50,19 +50,9 @@ def with_constants(function: Dispatcher, name: str, **constants: Any) -> Dispatc
 
 def lanes_only(function: Dispatcher) -> Callable[..., None]:
     """Give what kernels call in place of one that is given a `zero`: in doubles nothing is done, or compiled."""
-    given = ", ".join(inspect.signature(function.py_func).parameters)
-    scope: dict[str, Any] = {"__name__": function.py_func.__module__, "function": function, "Lanes": Lanes}
-    exec(
-        f"def called({given}):\n    pass\n"
-        f"def in_lanes({given}):\n    function({given})\n"
-        f"def in_doubles({given}):\n    pass\n"
-        f"def chosen({given}):\n    return in_lanes if isinstance(zero, Lanes) else in_doubles\n",
-        scope,
-    )
-    called: Callable[..., None] = scope["called"]
-    called.__name__, called.__doc__ = function.py_func.__name__, function.py_func.__doc__
-    kernel_overload(called)(scope["chosen"])
-    return called
+    names = list(inspect.signature(function.py_func).parameters)
+    scope: dict[str, Any] = {"__name__": function.py_func.__module__, "function": function}
+    return _called(function, names, "pass", f"function({', '.join(names)})", scope)
 
 
 def by_number(in_doubles: Dispatcher, in_lanes: Dispatcher) -> Callable[..., None]:
@@ -71,19 +61,16 @@ def by_number(in_doubles: Dispatcher, in_lanes: Dispatcher) -> Callable[..., Non
     That for doubles is given those of the other's arguments that it has by name.
     """
     names = list(inspect.signature(in_lanes.py_func).parameters)
-    given = ", ".join(names)
     fewer = ", ".join(name for name in names if name in inspect.signature(in_doubles.py_func).parameters)
-    scope: dict[str, Any] = {
-        "__name__": in_lanes.py_func.__module__, "of_doubles": in_doubles, "of_lanes": in_lanes, "Lanes": Lanes
-    }  # fmt: skip
-    exec(
-        f"def called({given}):\n    pass\n"
-        f"def lanes({given}):\n    return of_lanes({given})\n"
-        f"def doubles({given}):\n    return of_doubles({fewer})\n"
-        f"def chosen({given}):\n    return lanes if isinstance(zero, Lanes) else doubles\n",
-        scope,
-    )
+    scope: dict[str, Any] = {"__name__": in_lanes.py_func.__module__, "of_doubles": in_doubles, "of_lanes": in_lanes}
+    return _called(in_doubles, names, f"return of_doubles({fewer})", f"return of_lanes({', '.join(names)})", scope)
+
+
+def _called(like: Dispatcher, names: list[str], doubles: str, lanes: str, scope: dict[str, Any]) -> Callable[..., None]:
+    """What is called by the name of a kernel, of two bodies in a scope."""
+    bodies = {"called": "pass", "doubles": doubles, "lanes": lanes}
+    exec("".join(f"def {name}({', '.join(names)}):\n    {body}\n" for name, body in bodies.items()), scope)
     called: Callable[..., None] = scope["called"]
-    called.__name__, called.__doc__ = in_doubles.py_func.__name__, in_doubles.py_func.__doc__
-    kernel_overload(called)(scope["chosen"])
+    called.__name__, called.__doc__ = like.py_func.__name__, like.py_func.__doc__
+    implement(called, scope["doubles"], scope["lanes"])
     return called

@@ -15,16 +15,10 @@ Ends = tuple[int, int]
 
 
 class Pairs:
-    """Two bodies of each of several things.
-
-    Attributes
-    ----------
-    bodies : list of tuple of 2 ints
-        Their numbers; -1 the world.
-    """
+    """Two bodies of each of several things."""
 
     def __init__(self, bodies: Iterable[Ends]) -> None:
-        self.bodies = list(bodies)
+        self.bodies = list(bodies)  # their numbers; -1 the world
         self._ends = np.empty((0, 2), np.int64)
 
     @property
@@ -36,23 +30,15 @@ class Pairs:
 
 
 class SystemLoops(list[Constraint], Pairs):
-    """The joints and gears that close loops, in sequence.
-
-    Attributes
-    ----------
-    idle : list of Loop or Gear
-        Those that hold nothing before an event connects them.
-    names : set of str
-        The names of both.
-    """
+    """The joints and gears that close loops, in sequence."""
 
     def __init__(
         self, held: Iterable[Constraint] = (), bodies: Iterable[Ends] = (), names: set[str] | None = None
     ) -> None:
         super().__init__(held)
         Pairs.__init__(self, bodies)
-        self.idle: list[Constraint] = []
-        self.names = {loop.name for loop in self} if names is None else names
+        self.idle: list[Constraint] = []  # those that hold nothing before an event connects them
+        self.names = {loop.name for loop in self} if names is None else names  # the names of both
 
     @property
     def all(self) -> list[Constraint]:

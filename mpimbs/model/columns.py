@@ -23,10 +23,17 @@ from mpimbs.model.text.table import TimeFunction
 def _along_speeds(name: str) -> cached_property[Floats]:
     """A column of what joints have of that name, a number for each speed."""
 
-    def column(self: Columns) -> Floats:
-        return self._of_speeds([getattr(joint, name) for joint in self._joints])
+    return cached_property(lambda self: self._of_speeds([getattr(joint, name) for joint in self._joints]))
 
-    return cached_property(column)
+
+def _of_joints(name: str, *shape: int) -> cached_property[Floats]:
+    """A column of what joints have of that name, a row for each body."""
+    return cached_property(lambda self: self._column([getattr(joint, name) for joint in self._joints], *shape))
+
+
+def _of_bodies(name: str, *shape: int) -> cached_property[Floats]:
+    """A column of what bodies have of that name, a row for each."""
+    return cached_property(lambda self: self._column([getattr(body, name) for body in self._bodies], *shape))
 
 
 class Columns:
@@ -152,13 +159,7 @@ class Columns:
     def joint_type(self) -> NDArray[np.int8]:
         return np.array([joint_index(joint.type) for joint in self._joints], np.int8)[self._rows]
 
-    @cached_property
-    def axis(self) -> Floats:
-        return self._column([joint.axis for joint in self._joints], 3)
-
-    @cached_property
-    def pitch(self) -> Floats:
-        return self._column([joint.pitch for joint in self._joints])
+    axis, pitch, rotation = _of_joints("axis", 3), _of_joints("pitch"), _of_joints("rotation", 4)
 
     @cached_property
     def position(self) -> Floats:
@@ -167,21 +168,7 @@ class Columns:
         position[shifted] += shifts
         return position
 
-    @cached_property
-    def rotation(self) -> Floats:
-        return self._column([joint.rotation for joint in self._joints], 4)
-
-    @cached_property
-    def mass(self) -> Floats:
-        return self._column([body.mass for body in self._bodies])
-
-    @cached_property
-    def center_of_mass(self) -> Floats:
-        return self._column([body.center_of_mass for body in self._bodies], 3)
-
-    @cached_property
-    def inertia(self) -> Floats:
-        return self._column([body.inertia for body in self._bodies], 6)
+    mass, center_of_mass, inertia = _of_bodies("mass"), _of_bodies("center_of_mass", 3), _of_bodies("inertia", 6)
 
     @cached_property
     def added_mass(self) -> Floats | None:

@@ -29,33 +29,19 @@ from mpimbs.model.text.table import CheckedTable, TimeFunction, Unit, Vector
 
 @dataclass
 class SystemLoads:
-    """The loads of a system, by the numbers of its bodies, and functions of time and state.
+    """The loads of a system, by the numbers of its bodies, and functions of time and state."""
 
-    Attributes
-    ----------
-    torques : dict of int to function or tuple of floats
-        What drives the joints of single bodies, functions of time or constant, in place of what their templates say.
-    wrenches : dict of int to list of Wrench
-        What acts on single bodies, in addition to what their templates say.
-    joint_forces : list of JointForce
-        Functions of time and state that act on joints.
-    body_forces : list of BodyForce
-        Functions of time, pose and velocities that act on bodies.
-    tendons : dict of str to Tendon
-        What acts along sums of joints' coordinates, by name.
-    modules : list of str
-        Which functions of modules have added forces (module:function), so that a checkpoint can name them.
-    before_modules : str or None
-        The system as a model file, before they did; None if that was none.
-    """
-
+    # what drives the joints of single bodies, functions of time or constant, in place of what their templates say
     torques: dict[int, TimeFunction | tuple[float, ...]] = field(default_factory=dict)
+    # what acts on single bodies, in addition to what their templates say
     wrenches: dict[int, list[Wrench]] = field(default_factory=dict)
-    joint_forces: list[JointForce] = field(default_factory=list)
+    joint_forces: list[JointForce] = field(default_factory=list)  # functions of time and state that act on joints
+    # functions of time, pose and velocities that act on bodies
     body_forces: list[BodyForce] = field(default_factory=list)
-    tendons: dict[str, Tendon] = field(default_factory=dict)
+    tendons: dict[str, Tendon] = field(default_factory=dict)  # what acts along sums of joints' coordinates, by name
+    # which functions of modules have added forces (module:function), so that a checkpoint can name them
     modules: list[str] = field(default_factory=list)
-    before_modules: str | None = None
+    before_modules: str | None = None  # the system as a model file, before they did; None if that was none
 
     @property
     def functions(self) -> list[ForceFunction]:
@@ -137,28 +123,15 @@ class Heading(CheckedTable):
 
 
 class JointRead(NamedTuple):
-    """A joint of a robot's file, as a system has it: where its coordinates and speeds begin, and what else it has.
-
-    Attributes
-    ----------
-    name, kind : str
-    q, u : int
-        Where its coordinates and speeds begin.
-    limits : (float, float), optional
-        Least and largest coordinate (rad, m).
-    friction : float
-        Coulomb's (N m, N): told, and left out.
-    actuators : tuple of str
-        What drives it, or is left out.
-    """
+    """A joint of a robot's file, as a system has it: where its coordinates and speeds begin, and what else it has."""
 
     name: str
     kind: str
-    q: int
+    q: int  # where its coordinates and speeds begin
     u: int
-    limits: tuple[float, float] | None = None
-    friction: float = 0.0
-    actuators: tuple[str, ...] = ()
+    limits: tuple[float, float] | None = None  # least and largest coordinate (rad, m)
+    friction: float = 0.0  # Coulomb's (N m, N): told, and left out
+    actuators: tuple[str, ...] = ()  # what drives it, or is left out
 
 
 class Contents:

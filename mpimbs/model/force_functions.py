@@ -32,20 +32,11 @@ class BodyMotion(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ForceFunction:
-    """A user's function of time and state, and the bodies on which, or on whose inboard joints, it acts.
-
-    Attributes
-    ----------
-    function : callable
-    bodies : range or array
-        Numbers of the bodies in the system, rising.
-    vectorized : bool
-        Whether one call serves all bodies of a rank.
-    """
+    """A user's function of time and state, and the bodies on which, or on whose inboard joints, it acts."""
 
     function: Callable[..., Any]
-    bodies: range | Integers
-    vectorized: bool = False
+    bodies: range | Integers  # numbers of the bodies in the system, rising
+    vectorized: bool = False  # whether one call serves all bodies of a rank
     kind: ClassVar[str]
 
     @property
@@ -76,15 +67,9 @@ class JointForce(ForceFunction):
 
 @dataclass(frozen=True, eq=False)
 class BodyForce(ForceFunction):
-    """A function of time and a body's motion that gives a moment and a force on it.
+    """A function of time and a body's motion that gives a moment and a force on it."""
 
-    Attributes
-    ----------
-    point : tuple of 3 floats, or CENTER_OF_MASS
-        Where the force acts: in the body frame (m).
-    """
-
-    point: tuple[float, ...] | str = (0.0, 0.0, 0.0)
+    point: tuple[float, ...] | str = (0.0, 0.0, 0.0)  # where the force acts: in the body frame (m), or CENTER_OF_MASS
     kind = "body force"
 
 

@@ -49,11 +49,6 @@ class Receives:
         Where each message goes, from whom it comes, and its tag.
     tag : int, optional
         The first of `own_tags` that are free when these are closed.
-
-    Attributes
-    ----------
-    posted : Posted
-        For the table of the plan.
     """
 
     def __init__(self, comm: MPI.Comm, expected: Iterable[tuple[Floats, int, int]], tag: int | None = None) -> None:
@@ -61,7 +56,7 @@ class Receives:
         self._channel = channel(comm)
         self._requests = [comm.Recv_init(*message) for message in expected]
         addresses = np.array([MPI._addressof(request) for request in self._requests], np.int64)
-        self.posted = Posted(self._channel, addresses)
+        self.posted = Posted(self._channel, addresses)  # for the table of the plan
 
     @property
     def seconds(self) -> float:

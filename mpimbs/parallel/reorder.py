@@ -89,10 +89,6 @@ class Reorder:
         How many rows the block of each rank has.
     where : array, optional
         Where this rank's rows stand in the model's order; on all ranks, or on none: those of its block.
-
-    Attributes
-    ----------
-    counts : list of int
     """
 
     def __init__(self, comm: MPI.Comm, counts: Iterable[int], where: Integers | None = None) -> None:

@@ -115,22 +115,15 @@ class Scan:
         Called with the plan and a value, for all of a scan at once: its `expect_scan`, `begin_scan` and `end_scan`.
     backward : bool
         Whether a rank gets what those behind it have, instead of those before.
-
-    Attributes
-    ----------
-    plan : int64 array
-        The argument of `begin_scan` and `end_scan` in compiled code.
-    result : array [count]
-        What the last scan gave.
     """
 
     def __init__(
         self, comm: MPI.Comm, identity: Floats, whole: Callable[..., Any] | None = None, backward: bool = False
     ) -> None:
         self._butterfly = Butterfly(comm, len(identity), to_the_right=True, mirrored=backward)
-        self.result = identity.copy()
+        self.result = identity.copy()  # [count]: what the last scan gave
         self._table = Table(Scanned(self._butterfly.plan, self.result, identity.copy(), int(backward)))
-        self.plan = self._table.data
+        self.plan = self._table.data  # the argument of `begin_scan` and `end_scan` in compiled code
         self._whole = whole
 
     def close(self) -> None:

@@ -34,15 +34,6 @@ class Links:
     patterns : array [n]
         Of the joint at each place, as `Contents.joint_patterns` numbers them: bodies that are fixed to the one before
         on their path are of its link, see `lanes.cut_chain`.
-
-    Attributes
-    ----------
-    first : array [n]
-        Place of each link's body, its first.
-    behind : array [n]
-        The link behind the path that each is on.
-    letters : array [n]
-        A number for each: the same where they are alike.
     """
 
     def __init__(self, words: Words, sizes: Integers, patterns: Integers) -> None:
@@ -50,12 +41,12 @@ class Links:
         places = np.argsort(ends, kind="stable")
         begins = np.append(True, ends[places][1:] != ends[places][:-1])[: len(places)]  # a path
         begins |= patterns[places] != FIXED_PATTERN
-        self.first = places[begins]
+        self.first = places[begins]  # [n]: place of each link's body, its first
         ends = ends[self.first]
-        self.behind = np.searchsorted(ends, ends, "right")
+        self.behind = np.searchsorted(ends, ends, "right")  # [n]: the link behind the path that each is on
         following = np.append(self.first[1:], 0)
         last = np.where(np.arange(1, len(ends) + 1) < self.behind, following, ends)
-        self.letters = words.between(self.first, last)
+        self.letters = words.between(self.first, last)  # [n]: a number for each: the same where they are alike
         self._counts = last - self.first  # bodies of each
         self._together = self.behind - np.searchsorted(ends, ends)  # links of its path
         self._number = np.full(len(sizes), -1)

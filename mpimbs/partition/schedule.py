@@ -44,24 +44,15 @@ class Schedule:
         The rank of each leaf, ascending.
     joins : sequence of Scheduled
         Each behind those that it needs.
-
-    Attributes
-    ----------
-    size : int
-        Number of ranks.
-    holders : list of Ranks
-        The ranks that have each node.
-    above : list of int
-        The node that each is joined into; -1 of the whole.
-    spans : list of (int, int)
-        First leaf of each node, and the leaf after its last.
     """
 
     def __init__(self, owners: Sequence[int], joins: Sequence[Scheduled]) -> None:
         self.owners, self.joins = tuple(owners), tuple(joins)
-        self.size = self.owners[-1] + 1
+        self.size = self.owners[-1] + 1  # number of ranks
+        # the ranks that have each node
         self.holders: list[Ranks] = [(owner,) for owner in self.owners] + [join.ranks for join in self.joins]
-        self.above = [-1] * len(self.holders)
+        self.above = [-1] * len(self.holders)  # the node that each is joined into; -1 of the whole
+        # first leaf of each node, and the leaf after its last
         self.spans = [(leaf, leaf + 1) for leaf in range(len(self.owners))]
         for node, join in enumerate(self.joins, len(self.owners)):
             self.above[join.left] = self.above[join.right] = node

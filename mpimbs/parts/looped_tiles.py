@@ -187,7 +187,7 @@ class LoopedTileLoops:
     ----------
     lanes : list of Loops
     rows, copies : array [looped tiles, 8], [any, 8]
-        As of `limb_passes.SubtreesPlan`: of the rows the part that looped tiles add.
+        As of `subtree_passes.SubtreesPlan`: of the rows the part that looped tiles add.
     """
 
     def __init__(

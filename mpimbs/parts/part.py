@@ -52,15 +52,11 @@ class WrenchRooms:
     ----------
     taken : list of (array, array of int)
         Where sweeps read them, and which numbers these are of those on all steps in sequence [m * 6].
-
-    Attributes
-    ----------
-    rooms, numbers : array of int
-        The same, as `kernels.memory.hand_out` takes it.
     """
 
     def __init__(self, taken: Taken) -> None:
         self._kept = [room for room, _ in taken]
+        # the same, as `kernels.memory.hand_out` takes it
         self.rooms = np.array([(room.ctypes.data, room.size) for room in self._kept], np.int64).ravel()
         self.numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for _, numbers in taken)])
 

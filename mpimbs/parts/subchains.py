@@ -92,15 +92,6 @@ class Subchains(PartByHandles):
     ----------
     subchains : sequence of Subchain
         From the root outward; one at least.
-
-    Attributes
-    ----------
-    plan : int64 array
-        What the compiled passes are given (`parts.sequence`).
-    width : int
-        Lanes of the widest tile of all.
-    turn, blocks, loads : array [TURNING], [count, SIZE], [count, 12]
-        See `sweep.structure.Handles`.
     """
 
     independent = False
@@ -109,13 +100,13 @@ class Subchains(PartByHandles):
         self._subchains = list(subchains)
         count = len(self._subchains)
         rows = sequence_rows([(subchain.tiles.plan, subchain.nq, subchain.nu) for subchain in self._subchains])
-        self.blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)
-        self.loads = np.zeros((count, 12))
-        self.turn = np.zeros(TURNING)
+        self.blocks = aligned_zeros(count * SIZE).reshape(count, SIZE)  # [count, SIZE]
+        self.loads = np.zeros((count, 12))  # [count, 12]
+        self.turn = np.zeros(TURNING)  # [TURNING]: see `sweep.structure.Handles`
         handles = Handles(self.turn, self.blocks, self.loads)
         self._table = Table(SequencePlan(handles, np.zeros(count * TURNING), rows))
-        self.plan = self._table.data
-        self.width = max(subchain.tiles.width for subchain in self._subchains)
+        self.plan = self._table.data  # what the compiled passes are given (`parts.sequence`)
+        self.width = max(subchain.tiles.width for subchain in self._subchains)  # lanes of the widest tile of all
 
     def __len__(self) -> int:
         return len(self._subchains)

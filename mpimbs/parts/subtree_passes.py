@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import Lanes, width
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.lanes import implement, width
 from mpimbs.kernels.memory import Rows, assign, read, schema, span
 from mpimbs.kernels.widths import lanes_only
 from mpimbs.parts.open_bodies import open_body
@@ -211,35 +211,27 @@ def of_trunk(zero, subtrees, coordinates, speeds, written):
     `written`."""
 
 
-@kernel_overload(of_trunk)
-def _overload_of_trunk(zero, subtrees, coordinates, speeds, written):
-    if isinstance(zero, Lanes):
+def _of_trunk(zero, subtrees, coordinates, speeds, written):
+    if subtrees.size == 0:
+        return span(coordinates, 0, coordinates.size), span(speeds, 0, speeds.size)
+    p = read(subtrees, SUBTREES)
+    if written:
+        return _tail(p.rates, p.trunk_q), _tail(p.udot, p.trunk_u)
+    return _tail(p.q, p.trunk_q), _tail(p.u, p.trunk_u)
 
-        def lanes(zero, subtrees, coordinates, speeds, written):
-            if subtrees.size == 0:
-                return span(coordinates, 0, coordinates.size), span(speeds, 0, speeds.size)
-            p = read(subtrees, SUBTREES)
-            if written:
-                return _tail(p.rates, p.trunk_q), _tail(p.udot, p.trunk_u)
-            return _tail(p.q, p.trunk_q), _tail(p.u, p.trunk_u)
 
-        return lanes
-    return lambda zero, subtrees, coordinates, speeds, written: (coordinates, speeds)
+implement(of_trunk, lambda zero, subtrees, coordinates, speeds, written: (coordinates, speeds), _of_trunk)
 
 
 def forces_of_trunk(zero, subtrees, tau):
     """Give the trunk's part of the generalized forces, after `gather_subtrees`; empty, where none are given."""
 
 
-@kernel_overload(forces_of_trunk)
-def _overload_forces_of_trunk(zero, subtrees, tau):
-    if isinstance(zero, Lanes):
+def _forces_of_trunk(zero, subtrees, tau):
+    if subtrees.size == 0 or tau.size == 0:
+        return span(tau, 0, tau.size)
+    p = read(subtrees, SUBTREES)
+    return _tail(p.tau, p.trunk_u)
 
-        def lanes(zero, subtrees, tau):
-            if subtrees.size == 0 or tau.size == 0:
-                return span(tau, 0, tau.size)
-            p = read(subtrees, SUBTREES)
-            return _tail(p.tau, p.trunk_u)
 
-        return lanes
-    return lambda zero, subtrees, tau: tau
+implement(forces_of_trunk, lambda zero, subtrees, tau: tau, _forces_of_trunk)

@@ -137,17 +137,11 @@ class Placed(NamedTuple):
 
 
 class Kinds:
-    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes.
-
-    Attributes
-    ----------
-    joints : list of (Structure, Springs)
-        What the sweeps read of each kind.
-    """
+    """The different kinds of tiles: what is made ready for the sweeps, in so many lanes."""
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
-        self.joints: list[tuple[Structure, Springs]] = []
+        self.joints: list[tuple[Structure, Springs]] = []  # what the sweeps read of each kind
         self._sizes: list[LaneSize] = []
         self.junctions = 0  # times lanes
 

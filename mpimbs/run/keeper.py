@@ -67,12 +67,6 @@ class Signals:
     ----------
     enabled : bool
         Without, nothing is changed, and nothing asked for.
-
-    Attributes
-    ----------
-    enabled : bool
-    received : str
-        Name of the signal that asked for the end, on the rank that got it.
     """
 
     def __init__(self, enabled: bool) -> None:
@@ -80,7 +74,7 @@ class Signals:
         self.enabled = enabled and threading.current_thread() is threading.main_thread()
         self._asked = 0
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
-        self.received = ""
+        self.received = ""  # name of the signal that asked for the end, on the rank that got it
 
     def __enter__(self) -> Signals:
         if self.enabled:
@@ -192,11 +186,6 @@ class Keeper:
         Writes one, and gives None or the reason why not, the same on all ranks.
     going_on : callable
         Says how to go on from it, on rank 0.
-
-    Attributes
-    ----------
-    seconds : float
-        Wall time spent on them (s).
     """
 
     def __init__(
@@ -214,7 +203,7 @@ class Keeper:
         self._write, self._going_on = write, going_on
         self._steps = 0  # at the last one
         self._last = time.monotonic()
-        self.seconds = 0.0
+        self.seconds = 0.0  # wall time spent on them (s)
 
     def asked(self) -> int:
         """Give what this rank asks for, in bits: by signals, and on rank 0 by the clock."""

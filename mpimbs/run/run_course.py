@@ -52,12 +52,6 @@ class Run(Trajectory):
         Go on from this.
     state : State, optional
         Begin with this.
-
-    Attributes
-    ----------
-    outcome : Result or None
-        Of a run that has ended.
-    files : RunFiles
     """
 
     def __init__(
@@ -74,7 +68,7 @@ class Run(Trajectory):
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
         self._kept = kept
-        self.outcome: Result | None = None
+        self.outcome: Result | None = None  # of a run that has ended
         self._told_stiff = False
         super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)

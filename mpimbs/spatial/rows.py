@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mpimbs.kernels.compiler import kernel, kernel_overload
-from mpimbs.kernels.lanes import LANES, Lanes, extract, load, machine_type, pointer, store, width
+from mpimbs.kernels.lanes import LANES, Lanes, extract, implement, load, machine_type, pointer, store, width
 from mpimbs.kernels.layout import transposed
 from mpimbs.kernels.tuples import load6, store_numbers
 from mpimbs.spatial.inertia import add_outer, row
@@ -135,16 +135,6 @@ def store_products(zero: Any, array: Any, base: int, w: Any) -> None:
         array[base + i * ROW : base + i * ROW + 6] = row.py_func(w, i)
 
 
-@kernel_overload(load_row)
-def _overload_load_row(array, index):
-    return lambda array, index: load(_zero_register(0.0), array, index)
-
-
-@kernel_overload(write_row)
-def _overload_write_row(array, index, a):
-    return lambda array, index, a: store(array, index, a)
-
-
 @intrinsic
 def _stream(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -157,90 +147,47 @@ def _stream(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     return types.void(array, types.intp, value), lower
 
 
-@kernel_overload(stream_row)
-def _overload_stream_row(array, index, a):
-    return lambda array, index, a: _stream(array, index, a)
+# A row of doubles is itself a register of lanes; one of lanes is a tuple.
+implement(load_row, lambda array, index: load(_zero_register(0.0), array, index))
+implement(write_row, lambda array, index, a: store(array, index, a))
+implement(stream_row, lambda array, index, a: _stream(array, index, a))
+implement(
+    load_columns,
+    lambda zero, array, base: load_row(array, base),
+    lambda zero, array, base: (load(zero, array, base * width(zero)), load(zero, array, (base + 1) * width(zero))),
+)
+implement(entry, lambda a, i: extract(a, i))
+implement(multiply_rows, lambda a, b: (a[0] * b[0], a[1] * b[1]), lambda a, b: a * b)
+implement(eight_rows, lambda rows: rows + (_zero_register(0.0), _zero_register(0.0)))
+implement(transposed_rows, lambda rows: transposed(rows))
+implement(columns_of_part, lambda zero: 6, lambda zero: PART)
+implement(zero_row, lambda zero: _zero_register(zero), lambda zero: (zero, zero))
+implement(add_row, lambda a, b: (a[0] + b[0], a[1] + b[1]), lambda a, b: a + b)
 
 
-@kernel_overload(load_columns)
-def _overload_load_columns(zero, array, base):
-    if isinstance(zero, Lanes):
-        return lambda zero, array, base: (
-            load(zero, array, base * width(zero)),
-            load(zero, array, (base + 1) * width(zero)),
-        )
-    return lambda zero, array, base: load_row(array, base)
+def _unit_rows(zero, first):
+    return (
+        load_row(_UNITS, 0),
+        load_row(_UNITS, ROW),
+        load_row(_UNITS, 2 * ROW),
+        load_row(_UNITS, 3 * ROW),
+        load_row(_UNITS, 4 * ROW),
+        load_row(_UNITS, 5 * ROW),
+    )
 
 
-@kernel_overload(entry)
-def _overload_entry(a, i):
-    return lambda a, i: extract(a, i)
+def _unit_rows_of_lanes(zero, first):
+    return (
+        (zero + (first == 0) * 1.0, zero),
+        (zero, zero + (first == 0) * 1.0),
+        (zero + (first == 2) * 1.0, zero),
+        (zero, zero + (first == 2) * 1.0),
+        (zero + (first == 4) * 1.0, zero),
+        (zero, zero + (first == 4) * 1.0),
+    )
 
 
-@kernel_overload(multiply_rows)
-def _overload_multiply_rows(a, b):
-    if isinstance(a, Lanes):
-        return lambda a, b: a * b
-    return lambda a, b: (a[0] * b[0], a[1] * b[1])
-
-
-@kernel_overload(eight_rows)
-def _overload_eight_rows(rows):
-    return lambda rows: rows + (_zero_register(0.0), _zero_register(0.0))
-
-
-@kernel_overload(transposed_rows)
-def _overload_transposed_rows(rows):
-    return lambda rows: transposed(rows)
-
-
-@kernel_overload(columns_of_part)
-def _overload_columns(zero):
-    count = PART if isinstance(zero, Lanes) else 6
-    return lambda zero: count
-
-
-@kernel_overload(zero_row)
-def _overload_zero_row(zero):
-    if isinstance(zero, Lanes):
-        return lambda zero: (zero, zero)
-    return lambda zero: _zero_register(zero)
-
-
-@kernel_overload(unit_rows)
-def _overload_unit_rows(zero, first):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero, first):
-            return (
-                (zero + (first == 0) * 1.0, zero),
-                (zero, zero + (first == 0) * 1.0),
-                (zero + (first == 2) * 1.0, zero),
-                (zero, zero + (first == 2) * 1.0),
-                (zero + (first == 4) * 1.0, zero),
-                (zero, zero + (first == 4) * 1.0),
-            )
-
-        return lanes
-
-    def plain(zero, first):
-        return (
-            load_row(_UNITS, 0),
-            load_row(_UNITS, ROW),
-            load_row(_UNITS, 2 * ROW),
-            load_row(_UNITS, 3 * ROW),
-            load_row(_UNITS, 4 * ROW),
-            load_row(_UNITS, 5 * ROW),
-        )
-
-    return plain
-
-
-@kernel_overload(add_row)
-def _overload_add_row(a, b):
-    if isinstance(a, Lanes):
-        return lambda a, b: a + b
-    return lambda a, b: (a[0] + b[0], a[1] + b[1])
+implement(unit_rows, _unit_rows, _unit_rows_of_lanes)
 
 
 @kernel_overload(scale_row)
@@ -281,56 +228,44 @@ def _overload_store_column(zero, array, base, a):
     return lanes
 
 
-@kernel_overload(no_products)
-def _overload_no_products(zero):
-    if isinstance(zero, Lanes):
-
-        def lanes(zero):
-            six = (zero, zero, zero, zero, zero, zero)
-            return six + six + six + (zero, zero, zero)
-
-        return lanes
-
-    def plain(zero):
-        row = _zero_register(zero)
-        return (row, row, row, row, row, row)
-
-    return plain
+def _no_products(zero):
+    row = _zero_register(zero)
+    return (row, row, row, row, row, row)
 
 
-@kernel_overload(add_products)
-def _overload_add_products(zero, w, x, array, base):
-    if isinstance(zero, Lanes):
-        return lambda zero, w, x, array, base: add_outer(w, x, load6(zero, array, base))
-
-    def plain(zero, w, x, array, base):
-        z = scale_row(x, load_row(array, base))
-        return (
-            add_row(w[0], scale_row(array[base], z)),
-            add_row(w[1], scale_row(array[base + 1], z)),
-            add_row(w[2], scale_row(array[base + 2], z)),
-            add_row(w[3], scale_row(array[base + 3], z)),
-            add_row(w[4], scale_row(array[base + 4], z)),
-            add_row(w[5], scale_row(array[base + 5], z)),
-        )
-
-    return plain
+def _no_products_of_lanes(zero):
+    six = (zero, zero, zero, zero, zero, zero)
+    return six + six + six + (zero, zero, zero)
 
 
-@kernel_overload(store_products)
-def _overload_store_products(zero, array, base, w):
-    if isinstance(zero, Lanes):
-        return lambda zero, array, base, w: store_symmetric(zero, array, base, w)
+implement(no_products, _no_products, _no_products_of_lanes)
 
-    def plain(zero, array, base, w):
-        for i in range(6):
-            beyond = array[base + i * ROW + 6]
-            write_row(array, base + i * ROW, w[i])
-            array[base + i * ROW + 6] = beyond
-            for j in range(i):
-                array[base + i * ROW + j] = array[base + j * ROW + i]
 
-    return plain
+def _add_products(zero, w, x, array, base):
+    z = scale_row(x, load_row(array, base))
+    return (
+        add_row(w[0], scale_row(array[base], z)),
+        add_row(w[1], scale_row(array[base + 1], z)),
+        add_row(w[2], scale_row(array[base + 2], z)),
+        add_row(w[3], scale_row(array[base + 3], z)),
+        add_row(w[4], scale_row(array[base + 4], z)),
+        add_row(w[5], scale_row(array[base + 5], z)),
+    )
+
+
+implement(add_products, _add_products, lambda zero, w, x, array, base: add_outer(w, x, load6(zero, array, base)))
+
+
+def _store_products(zero, array, base, w):
+    for i in range(6):
+        beyond = array[base + i * ROW + 6]
+        write_row(array, base + i * ROW, w[i])
+        array[base + i * ROW + 6] = beyond
+        for j in range(i):
+            array[base + i * ROW + j] = array[base + j * ROW + i]
+
+
+implement(store_products, _store_products, lambda zero, array, base, w: store_symmetric(zero, array, base, w))
 
 
 @kernel(inline=True)

@@ -153,16 +153,11 @@ class EventSearch:
         The functions that pass zero in the step, of those whose values are given.
     signs : sequence of int
         Of these before.
-
-    Attributes
-    ----------
-    passed : list of int
-        Which pass zero at that moment.
     """
 
     def __init__(self, values: Values, which: Sequence[int], signs: Sequence[int]) -> None:
         self._values, self._which, self._signs = values, list(which), np.array(signs, np.float64)
-        self.passed: list[int] = []
+        self.passed: list[int] = []  # which pass zero at that moment
 
     def __call__(self, at: Callable[[float], tuple[Floats, Floats]], begin: float, end: float) -> float:
         """Find it between the times where a step begins and ends (s): the first where one has passed, to `CLOSE`.

@@ -53,13 +53,6 @@ class StabilityProbe:
         R(z) of the scheme, lowest coefficient first; see `Tableau.polynomial`.
     state : ProbeState, optional
         Go on from that of another one.
-
-    Attributes
-    ----------
-    mode : Mode or None
-        The fastest motion, as last found.
-    largest_step : float
-        The largest stable step there (s).
     """
 
     def __init__(self, dynamics: Dynamics, polynomial: Floats, state: ProbeState | None = None) -> None:
@@ -68,8 +61,8 @@ class StabilityProbe:
         self._nq, nu = dynamics.subchain.nq, dynamics.subchain.nu
         self._vector = np.random.default_rng(dynamics.comm.rank).standard_normal(self._nq + nu)
         self._due = FIRST
-        self.mode: Mode | None = None
-        self.largest_step = np.inf
+        self.mode: Mode | None = None  # the fastest motion, as last found
+        self.largest_step = np.inf  # the largest stable step there (s)
         self._halt: HaltError | None = None
         if state is not None:
             self._due, self.largest_step, self.mode = state.due, state.largest_step, state.mode

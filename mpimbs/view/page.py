@@ -39,12 +39,6 @@ class Page:
         Where; another port where that is taken.
     live : bool
         Show the newest sample as the run goes on.
-
-    Attributes
-    ----------
-    url : str
-    time : float
-        Shown now (s).
     """
 
     def __init__(self, recording: Recording, host: str = "localhost", port: int = 8080, live: bool = False) -> None:
@@ -54,7 +48,7 @@ class Page:
         with contextlib.redirect_stdout(io.StringIO()):  # it greets in a frame of its own
             self._server: Any = viser.ViserServer(host, port, label=f"mpimbs: {recording.system.name}", verbose=False)
         self.url = f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{self._server.get_port()}"
-        self.time = float(recording.t[-1] if live else recording.t[0])
+        self.time = float(recording.t[-1] if live else recording.t[0])  # shown now (s)
         self._shown: tuple[Any, ...] = ()
         self._followed = np.zeros(3)  # where it was
         self._strongest = self._force_range()

@@ -184,16 +184,6 @@ class Scene:
         Of all that is seen (m): links are so thick that they are.
     sides : int, optional
         Corners of a circle; fewer for many instances by default.
-
-    Attributes
-    ----------
-    batches : list of Instances
-    ties : Ties
-        Of bodies that are drawn, and of the world.
-    missing : list of str
-        Files of meshes that can't be read; capsules stand for these bodies.
-    thickness : float
-        Radius of links (m).
     """
 
     def __init__(
@@ -204,12 +194,12 @@ class Scene:
         size: float = 0.0,
         sides: int | None = None,
     ) -> None:
-        self.missing: list[str] = []
+        self.missing: list[str] = []  # files of meshes that can't be read; capsules stand for these bodies
         self._links = _links(system)
-        self.ties = _ties(system, bodies)
+        self.ties = _ties(system, bodies)  # of bodies that are drawn, and of the world
         lengths = [float(np.linalg.norm(end)) for ends in self._links for end in ends]
         typical = float(np.median([length for length in lengths if length > 0.0] or [1.0]))
-        self.thickness = max(THICK * typical, THIN * size)
+        self.thickness = max(THICK * typical, THIN * size)  # radius of links (m)
         self._files: dict[str, Surface | None] = {}
         self._folder = folder
         drawn = range(system.n_bodies) if bodies is None else bodies.tolist()

@@ -48,20 +48,14 @@ class Calibration:
     ------
     InputError
         A time that makes no sense.
-
-    Attributes
-    ----------
-    shares : dict
-        Times by `Key` and number of bodies.
-    intervals : dict
-        Of a tree, or a system with loops: what its intervals take, by number of ranks and coupling.
     """
 
     def __init__(self, system: Contents, seconds: float = SECONDS) -> None:
         check_seconds(seconds)
         self.system = system
         self.seconds = seconds
-        self.shares: dict[Key, dict[int, Sweeps]] = {}
+        self.shares: dict[Key, dict[int, Sweeps]] = {}  # times by `Key` and number of bodies
+        # of a tree, or a system with loops: what its intervals take, by number of ranks and coupling
         self.intervals: dict[tuple[int, str], IntervalTimes] = {}
         self._joins: dict[str, float] = {}
         self._divisions: dict[tuple[str, int], Division] = {}

@@ -77,32 +77,23 @@ class OpenValues:
     order : Order
         Of its bodies.
     cuts : array [P + 1]
-
-    Attributes
-    ----------
-    pieces : list of Description
-        Of the ranks.
-    groups : list of RankGroup
-    events : array [ranks, kinds]
-        Of `KINDS`: how often columns of loops begin, move past a body, are added to others, and are eliminated.
-    exchanged : list of dict
-        Doubles of what each rank exchanges with others, by these: motions of the ends elsewhere of loops.
-    doubles : list of int
-        Numbers of the values of the pieces, then of the groups.
     """
 
     def __init__(self, system: Contents, order: Order, cuts: Integers) -> None:
         bounds = list(itertools.pairwise(cuts.tolist()))
+        # doubles of what each rank exchanges with others, by these: motions of the ends elsewhere of loops
         self.exchanged: list[dict[int, int]] = [{} for _ in bounds]
         self._behind, self._columns = system.n_bodies, np.zeros(0, np.int64)
         if system.loops:
             self.pieces, self.events = self._looped(system, order, cuts)
         else:
-            self.pieces = [bodies_of(order, *ends) for ends in bounds]
+            self.pieces = [bodies_of(order, *ends) for ends in bounds]  # of the ranks
+            # [ranks, kinds]: of `KINDS`: how often columns of loops begin, move past a body, are added to others, and
+            # are eliminated
             self.events = np.zeros((len(bounds), len(KINDS)), np.int64)
         self.groups = groups_of_ranks(self.pieces, lambda left, right: joined(left, right).value)
         every = (*self.pieces, *(group.whole for group in self.groups))
-        self.doubles = [value.room.size() for value in every]
+        self.doubles = [value.room.size() for value in every]  # numbers of the values of the pieces, then of the groups
 
     def _looped(self, system: Contents, order: Order, cuts: Integers) -> tuple[list[Description], Integers]:
         """The values of intervals with loops, and events."""

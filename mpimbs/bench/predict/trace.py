@@ -191,10 +191,6 @@ class Trace:
     ----------
     alone : bool
         Whether nothing of any rank hangs on others: then scans and butterflies are over none.
-
-    Attributes
-    ----------
-    events : list of Occurrence
     """
 
     def __init__(self, rank: int, size: int, alone: bool = False) -> None:

@@ -73,17 +73,12 @@ class Hold:
         0, 1 or 2.
     count : int
         Loads of this rank.
-
-    Attributes
-    ----------
-    times, values : array [order + 1], [order + 1, count]
-        Those that are kept (s; N m, N), and how many: `kept`.
     """
 
     def __init__(self, order: int, count: int) -> None:
         self._order = order
-        self.times = np.zeros(order + 1)
-        self.values = np.zeros((order + 1, count))
+        self.times = np.zeros(order + 1)  # [order + 1]: those that are kept (s; N m, N), and how many: `kept`
+        self.values = np.zeros((order + 1, count))  # [order + 1, count]
         self.kept = 0
 
     def forget(self) -> None:

@@ -43,18 +43,13 @@ class ButterflyProduct:
         As `form` leaves them.
     shape : tuple of int
         Of the handle equations of this rank's pieces.
-
-    Attributes
-    ----------
-    blocks : array
-        The handle equations of which the equations were formed; to be set.
     """
 
     def __init__(self, exact: Butterflied, equations: LoadEquations, shape: tuple[int, ...]) -> None:
         self._exact, self._equations = exact, equations
         self._root = np.zeros(6)
         self._forced = np.zeros(shape)
-        self.blocks = self._forced
+        self.blocks = self._forced  # the handle equations of which the equations were formed; to be set
 
     def apply(self, pc: Any, given: Any, out: Any) -> None:
         """Solve for the right-hand side `given`, a vector of PETSc, into `out`; all ranks call."""

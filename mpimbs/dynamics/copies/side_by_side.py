@@ -85,24 +85,16 @@ class ForcesOfCopies:
         One for all copies, or one for each.
     make_exchange : callable
         Makes what springs need; see `ActingSprings`.
-
-    Attributes
-    ----------
-    wrenches, springs : bool
-        Whether any copy has wrenches, body forces or springs; springs between bodies.
-    idle : set of int
-        Copies whose functions are not called.
-    failures : dict of int to str
-        Copies whose functions failed in the last call, and how.
     """
 
     def __init__(self, subchains: Sequence[Subchain], make_exchange: MakeExchange) -> None:
         self._subchains = subchains
         self._external = [ExternalLoads(part, np.array([0, part.n_bodies]), make_exchange) for part in subchains]
+        # whether any copy has wrenches, body forces or springs; springs between bodies
         self.wrenches = any(external.wrenches for external in self._external)
         self.springs = any(external.springs is not None for external in self._external)
-        self.idle: set[int] = set()
-        self.failures: dict[int, str] = {}
+        self.idle: set[int] = set()  # copies whose functions are not called
+        self.failures: dict[int, str] = {}  # copies whose functions failed in the last call, and how
 
     def __bool__(self) -> bool:
         """Whether anything acts on any copy."""

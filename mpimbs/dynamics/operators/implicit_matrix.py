@@ -267,11 +267,6 @@ class ImplicitMatrix:
         Of the same system.
     of_bodies : bool
         Whether `at` may be given what acts on bodies, too.
-
-    Attributes
-    ----------
-    resting : DividedSystem or None
-        Of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do.
     """
 
     def __init__(self, divided: DividedSystem, factors: Factors, of_bodies: bool = False) -> None:
@@ -280,6 +275,7 @@ class ImplicitMatrix:
         self._stiffness, self._damping = columns.stiffness, columns.damping
         swept = None if divided.system.loops else factors.load_sweeps(of_bodies)
         self._heavier = heavier = swept or HeavierJoints(divided, True, of_bodies)
+        # of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         self._stops = Stops.of(columns)
         self._pressed = np.zeros(len(self._stops.speeds), bool)

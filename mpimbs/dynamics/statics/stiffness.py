@@ -68,15 +68,6 @@ class Stiffness:
     size : float
         Of the system (m): steps of differences are a small part of it.
 
-    Attributes
-    ----------
-    forces : array [nu]
-        Generalized forces of all that acts, loads of loops too (N m, N).
-    slack : list of str
-        Springs of tension alone that are at their rest length, where stiffness differs by side.
-    doubt : Differentiated
-        The least certain of the functions.
-
     Raises
     ------
     SimulationError
@@ -104,8 +95,9 @@ class Stiffness:
         self._loads = np.zeros((n + 1, 6))
         self._ends: list[tuple[int, int]] = []
         self._changes: list[Floats] = []
+        # springs of tension alone that are at their rest length, where stiffness differs by side
         self.slack: list[str] = []
-        self.doubt = Differentiated()
+        self.doubt = Differentiated()  # the least certain of the functions
         self._weight = columns.mass[:, None] * np.asarray(system.gravity)
         self._centers = self._points(np.arange(n), columns.center_of_mass)
         self._loads[:-1] += wrench_of(self._centers, self._weight)
@@ -124,6 +116,7 @@ class Stiffness:
         w, v = self._twists[:, :3], self._twists[:, 3:]
         turned = np.cross(w, beyond[:, :3]) + np.cross(v, beyond[:, 3:])
         self._turning = np.hstack((turned, np.cross(w, beyond[:, 3:])))
+        # [nu]: generalized forces of all that acts, loads of loops too (N m, N)
         self.forces: Floats = driving + np.einsum("ni,ni->n", self._twists, beyond)
 
     def __matmul__(self, z: Floats) -> Floats:

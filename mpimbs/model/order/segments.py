@@ -199,21 +199,13 @@ class Branches(Segment):
 
 
 class Segments:
-    """The bodies of a system in order, each body after its parent.
-
-    Attributes
-    ----------
-    n_bodies, nq, nu : int
-        Numbers of bodies, of coordinates q and of speeds u.
-    is_chain : bool
-        Whether every body's parent is the body before it, the first on the world.
-    """
+    """The bodies of a system in order, each body after its parent."""
 
     def __init__(self) -> None:
-        self.n_bodies = 0
+        self.n_bodies = 0  # numbers of bodies, of coordinates q and of speeds u
         self.nq = 0
         self.nu = 0
-        self.is_chain = True
+        self.is_chain = True  # whether every body's parent is the body before it, the first on the world
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # `first` of each segment, for bisection
         self._before: list[tuple[int, int]] = []  # numbers of coordinates and speeds before each segment

@@ -194,15 +194,11 @@ class FixedTendons:
     ----------
     name : callable
         Gives the name of something of a kind by its number.
-
-    Attributes
-    ----------
-    over : dict of int to dict of str to float
-        By the number of a tendon the ratio of each of its joints, by their names.
     """
 
     def __init__(self, model: Any, name: Callable[[str, int], str]) -> None:
         self._model, self._name = model, name
+        # by the number of a tendon the ratio of each of its joints, by their names
         self.over: dict[int, dict[str, float]] = {}
         m = model
         for k in range(m.ntendon):

@@ -25,29 +25,14 @@ NAME = "name"  # the column of what copies are called
 
 @dataclass(frozen=True)
 class ParameterTable:
-    """A table of parameters.
+    """A table of parameters."""
 
-    Attributes
-    ----------
-    where : str
-        Where it stood, for messages.
-    columns : tuple of str
-        What the numbers are; see `model.variants`.
-    values : float array [copies, columns]
-    names : tuple of str
-        What the copies are called, each its own.
-    lines : tuple of int
-        On which line of its file each row stands; else, its number from 1 on.
-    head : int
-        On which line the names of the columns stand.
-    """
-
-    where: str
-    columns: tuple[str, ...]
-    values: Floats
-    names: tuple[str, ...]
-    lines: tuple[int, ...]
-    head: int = 1
+    where: str  # where it stood, for messages
+    columns: tuple[str, ...]  # what the numbers are; see `model.variants`
+    values: Floats  # [copies, columns]
+    names: tuple[str, ...]  # what the copies are called, each its own
+    lines: tuple[int, ...]  # on which line of its file each row stands; else, its number from 1 on
+    head: int = 1  # on which line the names of the columns stand
 
     def place(self, row: int) -> str:
         """Say where a row stood."""

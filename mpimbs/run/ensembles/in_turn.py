@@ -88,11 +88,6 @@ class CopyTrajectory(Trajectory):
         See `Trajectory`.
     before : CopyState, optional
         Go on from that.
-
-    Attributes
-    ----------
-    waiting : list of Row
-        Its samples that other copies have not got to.
     """
 
     def __init__(
@@ -102,7 +97,7 @@ class CopyTrajectory(Trajectory):
         super().__init__(
             system, settings, MPI.COMM_SELF, None if run is None else Known(run.totals, run.events, settings), state
         )
-        self.waiting = [] if before is None else before.waiting
+        self.waiting = [] if before is None else before.waiting  # its samples that other copies have not got to
         self._set_up()
 
     def _open(self, widths: dict[str, int]) -> Store:

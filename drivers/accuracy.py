@@ -17,17 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from laboratory.extended import ExtendedSweeps
 from mpimbs.base.errors import InputError
 from mpimbs.bench.accuracy import SHAPES, accelerations, relative_error, shaped_state
 from mpimbs.bench.predict.calibration import powers_of_two
 from mpimbs.coupling import COUPLINGS
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
+from mpimbs.parallel.agreement import first_ranks, together
 from mpimbs.plots.curves import new_figure, save
 
 SYSTEMS = tuple(f"{kind}:{n}" for kind in ("chain", "spatial_chain") for n in (16, 64, 256, 1024, 4096))
@@ -119,15 +119,5 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
-@click.command(help=__doc__)
-@click.argument("systems", nargs=-1)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--couplings", default=",".join(COUPLINGS), show_default=True)
-@click.option("--shapes", default=",".join(SHAPES), show_default=True)
-def _command(systems: tuple[str, ...], folder: Path, couplings: str, shapes: str) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        main(systems or SYSTEMS, folder, couplings.split(","), shapes.split(","))
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

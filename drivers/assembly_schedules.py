@@ -18,6 +18,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from laboratory.sweeps import count
 from mpimbs.base.places import check_folder
 from mpimbs.bench.bench import bench
@@ -184,15 +185,5 @@ def _tell(tables: dict[str, Any]) -> None:
         )
 
 
-@click.command()
-@click.option("--folder", type=Path, required=True)
-@click.option("--seconds", default=0.3, help="Wall time of each measurement, s.")
-@click.option("--most", default=1024, help="Ranks up to which times are predicted.")
-@click.option("--force", is_flag=True, help="Replace what is in the folder.")
-def command(folder: Path, **options: Any) -> None:
-    """Compare schedules of an assembly."""
-    main(folder, comm=MPI.COMM_WORLD, **options)
-
-
 if __name__ == "__main__":
-    command()
+    call(main)

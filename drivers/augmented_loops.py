@@ -25,6 +25,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.base.errors import SimulationError
 from mpimbs.base.places import check_folder
 from mpimbs.coupling import Lagrangian
@@ -222,15 +223,5 @@ def _tell(tables: dict[str, list[Row]]) -> None:
         click.echo(f"{row['case']:13s} {row['penalty']:7.0e} {row['error']:8.1e} {changes}")
 
 
-@click.command()
-@click.option("--folder", type=Path, required=True)
-@click.option("--t-end", default=10.0, help="Simulated time, s.")
-@click.option("--samples", default=1000)
-@click.option("--force", is_flag=True, help="Replace what is in the folder.")
-def command(folder: Path, **options: Any) -> None:
-    """Run the paper's test cases, and harder ones, and compare."""
-    main(folder, **options)
-
-
 if __name__ == "__main__":
-    command()
+    call(main)

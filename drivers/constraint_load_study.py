@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import h5py
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.bench.bench import bench
 from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.coupling import LoadSolver
 from mpimbs.coupling.settings import ESTIMATES, PRECONDITIONERS
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import abort_on_error, first_ranks
+from mpimbs.parallel.agreement import first_ranks
 from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, motion_of
@@ -293,16 +293,5 @@ def report(table: dict[str, Any]) -> None:
             )
 
 
-@click.command(help=__doc__)
-@click.argument("systems", nargs=-1)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--t-end", type=float, default=1.0, show_default=True, help="Simulated time, s.")
-@click.option("--rtol", type=float, default=1e-8, show_default=True)
-@click.option("--seconds", type=float, default=0.3, show_default=True, help="Wall time for each measured time, s.")
-def _command(systems: Sequence[str], folder: Path, t_end: float, rtol: float, seconds: float) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        main(systems or SYSTEMS, folder, t_end=t_end, rtol=rtol, seconds=seconds)
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

@@ -23,14 +23,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 from mpi4py import MPI
 
 import mpimbs
+from laboratory.command import call
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
-from mpimbs.parallel.agreement import abort_on_error, on_root, together
+from mpimbs.parallel.agreement import on_root, together
 from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.tables import host, write_tables
 from mpimbs.run.result import Result
@@ -272,22 +272,5 @@ def report(found: dict[str, Any], folder: Path, seen: list[Floats]) -> None:
     save(figure, folder / "endurance.png")
 
 
-@click.command(help=__doc__)
-@click.argument("system", default="chain:4")
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--steps", type=int, default=1_000_000, show_default=True)
-@click.option("--coupling", default="dcae", show_default=True)
-@click.option("--cuts", type=int, help="Joints that are cut.")
-@click.option("--integrator", default="rk4", show_default=True)
-@click.option("--dt", type=float, default=1e-3, show_default=True, help="Size of a step, s.")
-@click.option("--rtol", type=float, help="Adaptive steps in place of fixed ones.")
-@click.option("--checkpoint-steps", type=int, default=1000, show_default=True)
-@click.option("--samples", type=int, default=1000, show_default=True)
-def _command(**parameters: Any) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        left = main(**parameters)["left"]
-    sys.exit(1 if left else 0)
-
-
 if __name__ == "__main__":
-    _command()
+    sys.exit(bool(call(main)["left"]))

@@ -1,7 +1,6 @@
 """Inject faults into running jobs at random times, restart each until it is complete, and compare with one left alone.
 
     python drivers/faults.py --kills 100 --others 3 --folder results/faults
-    python drivers/faults.py --add results        # sums what several of these have found
 
 A chain is one simulation, in as many jobs under mpiexec as it takes, all writing checkpoints all the time: a job meets
 a fault, and must end, or go on, as docs/pages/reliability.md says, within a time, with checkpoint and output
@@ -29,7 +28,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 
 from fault_injection import (
@@ -49,6 +47,7 @@ from fault_injection import (
 from fault_outputs import complete, difference, read, unreadable
 from fault_subjects import SUBJECTS, Subject, tasks_of
 from fault_tables import good, row_of, text_of
+from laboratory.command import call
 from mpimbs.base.errors import InputError
 
 MOST_OF_IT = 0.7  # of the time that a job takes that is left alone: faults come within this
@@ -282,7 +281,7 @@ def shared_wholes() -> Callable[[Chain], Whole]:
 
 
 def main(
-    folder: Path,
+    folder: Path = Path("results/faults"),
     kills: int = 100,
     others: int = 3,
     names: Sequence[str] = (),
@@ -349,22 +348,8 @@ def main(
     return table
 
 
-@click.command()
-@click.option("--folder", type=Path, default="results/faults", show_default=True)
-@click.option("--kills", type=int, default=100, show_default=True, help="How often a rank is killed.")
-@click.option("--others", type=int, default=3, show_default=True, help="How often each other fault is.")
-@click.option("--only", "names", multiple=True, help="A fault by its name; may be repeated.")
-@click.option("--topology", "topologies", multiple=True, help="A subject by its name; may be repeated.")
-@click.option("--halt", type=float, default=20.0, show_default=True, help="How long a rank is stopped at the most, s.")
-@click.option("--most-ranks", type=click.IntRange(3), default=4, show_default=True)
-@click.option("--beside", type=int, default=2, show_default=True, help="How many jobs run at a time.")
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option(
-    "--minutes", type=float, default=np.inf, help="What was not begun by then is left out; no limit by default."
-)
-def command(**parameters: Any) -> None:
-    """Inject faults into jobs, restart them, and compare with one left alone."""
-    table = main(**parameters)
+def told(table: dict[str, Any]) -> None:
+    """Print the counts, what went wrong, and the verdict."""
     for by in ("fault", "topology"):
         print(text_of(table["rows"], by), end="\n\n")
     for complaint in (text for row in table["rows"] for text in row["complaints"]):
@@ -372,8 +357,9 @@ def command(**parameters: Any) -> None:
     done = sum(row["injected"] for row in table["rows"])
     verdict = "all as documented" if good(table) else "NOT ALL AS DOCUMENTED"
     print(f"{table['seconds']:.0f} s, {done} of {table['asked']} faults; {verdict}")
-    sys.exit(not good(table))
 
 
 if __name__ == "__main__":
-    command()
+    counted = call(main)
+    told(counted)
+    sys.exit(not good(counted))

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.base.arrays import Floats
 from mpimbs.base.places import check_folder
 from mpimbs.dynamics import Dynamics
@@ -167,18 +168,5 @@ def _turned(quaternions: Floats, vectors: Floats) -> Floats:
     return np.asarray(Rotation.from_quat(quaternions[:, [1, 2, 3, 0]]).apply(vectors))
 
 
-@click.command()
-@click.option("--folder", type=Path, required=True)
-@click.option("--model", default="figure48", type=click.Choice(["figure48", "figure34"]))
-@click.option("--releases", default=(0.5, 1.2), nargs=2, help="When the hands let go, s.")
-@click.option("--t-end", default=1.6, help="Simulated time, s.")
-@click.option("--snapshots", default=9)
-@click.option("--coupling", default="dcae")
-@click.option("--force", is_flag=True, help="Replace what is in the folder.")
-def command(folder: Path, **options: Any) -> None:
-    """A figure that releases one hand after the other."""
-    main(folder, comm=MPI.COMM_WORLD, **options)
-
-
 if __name__ == "__main__":
-    command()
+    call(main)

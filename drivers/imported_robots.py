@@ -11,15 +11,16 @@ springs, dampers and forces of joints and tendons; the others have random contro
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.closure.assembly import assemble
@@ -337,13 +338,5 @@ def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, A
     return rows
 
 
-@click.command()
-@click.argument("places", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--folder", type=Path, help="Where imported_robots.json goes.")
-def command(places: tuple[Path, ...], folder: Path | None) -> None:
-    """Compare imported robots with MuJoCo and Pinocchio; exit code 1 if one is wrong."""
-    raise SystemExit(any(_class_of(row) == WRONG for row in main(places, folder)))
-
-
 if __name__ == "__main__":
-    command()
+    sys.exit(any(_class_of(row) == WRONG for row in call(main)))

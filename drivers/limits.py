@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from laboratory.counting import Counts
 from laboratory.machine import Machine, measure_core
 from laboratory.sweeps import PIECE, TIP, chain, counts_per_body, flat
@@ -28,7 +28,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import bench
 from mpimbs.dynamics.compiling import compile_kernels
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import abort_on_error, first_on_node, together
+from mpimbs.parallel.agreement import first_on_node, together
 from mpimbs.plots.tables import markdown
 
 SYSTEMS = ("spatial_chain:1024", "rope:1024")
@@ -113,14 +113,5 @@ def main(
     return result
 
 
-@click.command(help=__doc__)
-@click.argument("systems", nargs=-1)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--seconds", type=float, default=0.5, show_default=True, help="Wall time of each measurement, s.")
-def _command(systems: tuple[str, ...], folder: Path, seconds: float) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        main(systems or SYSTEMS, folder, seconds)
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

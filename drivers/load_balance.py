@@ -22,10 +22,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import Calibration, Share
@@ -34,7 +34,7 @@ from mpimbs.coupling import coupling_named
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.compiling import compile_evaluations
 from mpimbs.model import System, system_from
-from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
+from mpimbs.parallel.agreement import first_ranks, together
 from mpimbs.plots.curves import new_figure, save
 
 SIZES = (128, 256, 1024)
@@ -257,14 +257,5 @@ def draw_timings(table: dict[str, Any], folder: Path) -> None:
     save(figure, folder / "load_balance_figure8.png")
 
 
-@click.command(help=__doc__)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--kind", default="spatial_chain", show_default=True)
-@click.option("--seconds", type=float, default=0.2, show_default=True, help="Wall time for each point of figure 7, s.")
-def _command(folder: Path, kind: str, seconds: float) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        main(folder, kind=kind, seconds=seconds)
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

@@ -26,7 +26,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
+from laboratory.command import call
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("mpimbs", "tests", "drivers", "docs", "jobs", "pyproject.toml", "README.md", "LICENSE")
@@ -129,7 +129,7 @@ def run_tests(copy: Path, tests: list[str], ranks: int, limit: float) -> tuple[b
     return done.returncode == 0, (found.group(1) or found.group(2)) if found else f"exit code {done.returncode}"
 
 
-def main(folder: Path, only: str = "") -> dict[str, Any]:
+def main(folder: Path = Path("results/mutants"), only: str = "") -> dict[str, Any]:
     """Try all mutants, or those whose name or kind has a text in it; give the table."""
     mutants = [mutant for mutant in read_mutants() if only in f"{mutant.kind} {mutant.name}"]
     rows: list[dict[str, Any]] = []
@@ -174,13 +174,6 @@ def text_of(table: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("results/mutants"), show_default=True)
-@click.option("--only", default="", help="Those whose kind or name has this in it.")
-def _command(folder: Path, only: str) -> None:
-    table = main(folder, only)
-    sys.exit(table["caught"] != len(table["mutants"]))
-
-
 if __name__ == "__main__":
-    _command()
+    table = call(main)
+    sys.exit(table["caught"] != len(table["mutants"]))

@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from matplotlib.figure import Figure
 
+from laboratory.command import call
 from laboratory.counting import Counts
 from laboratory.inertia_operations import inertia_operations
 from laboratory.operations import PAPER, OperationCounts, OperationModel, arithmetic, models, operations_of
@@ -86,7 +86,7 @@ def chains() -> dict[str, tuple[System, System]]:
 
 
 def main(
-    folder: Path = Path("results"), n: int = 1024, many: Sequence[int] = MANY, few: Sequence[int] = FEW
+    folder: Path = Path("results"), n: int = 1024, many: Sequence[int] = (), few: Sequence[int] = ()
 ) -> dict[str, Any]:
     """Count, print the table, draw the figures and write all numbers.
 
@@ -97,7 +97,7 @@ def main(
     n : int
         Bodies of the chain in the figures.
     many, few : sequence of int
-        Numbers of processors in figures 3 and 5, and in figures 4 and 6; at most n.
+        Numbers of processors in figures 3 and 5, and in figures 4 and 6; up to n of `MANY` and `FEW` by default.
 
     Returns
     -------
@@ -111,6 +111,7 @@ def main(
     InputError
         More processors than bodies, or less than one.
     """
+    many, few = ([p for p in known if p <= n] if asked == () else asked for asked, known in ((many, MANY), (few, FEW)))
     for p in (*many, *few):
         if not 1 <= p <= n:
             raise InputError(f"processors: {p} for a chain of {n} bodies; choose numbers from 1 to {n}")
@@ -217,12 +218,5 @@ def _coefficients(model: OperationModel) -> dict[str, Any]:
     return found
 
 
-@click.command(help=__doc__)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--bodies", "n", type=click.IntRange(2), default=1024, show_default=True, help="Of the figures' chain.")
-def _command(folder: Path, n: int) -> None:
-    main(folder, n, [p for p in MANY if p <= n], [p for p in FEW if p <= n])
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import SECONDS, Calibration
 from mpimbs.bench.predict.cluster import measure_here
 from mpimbs.bench.predict.predict import predict
 from mpimbs.files.output_layout import versions
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error, first_ranks, together
+from mpimbs.parallel.agreement import first_ranks, together
 from mpimbs.plots.tables import host
 
 SYSTEMS = ("spatial_chain:1024", "spatial_chain:16384", "rope:1024")
@@ -105,16 +105,5 @@ def row(spec: str, coupling: str, ranks: int, measured: float, predicted: float)
     }  # fmt: skip
 
 
-@click.command(help=__doc__)
-@click.argument("systems", nargs=-1)
-@click.option("--coupling", "couplings", multiple=True, default=COUPLINGS, show_default=True)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--rounds", type=int, default=3, show_default=True, help="How often all is measured and predicted.")
-@click.option("--seconds", type=float, default=0.4, show_default=True, help="Wall time of each measurement, s.")
-def _command(systems: tuple[str, ...], couplings: tuple[str, ...], **settings: Any) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        main(systems or SYSTEMS, couplings, **settings)
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

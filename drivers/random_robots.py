@@ -11,16 +11,17 @@ another's.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from imported_robots import mujoco_difference, mujoco_held_difference, pinocchio_difference
+from laboratory.command import call
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.model import read_robot
 
@@ -180,19 +181,11 @@ def main(count: int, kinds: Sequence[str] = ("mjcf", "urdf"), first: int = 0) ->
     return {"counts": counts, "wrong": wrong, "reasons": reasons}
 
 
-@click.command()
-@click.option("--count", default=1000, show_default=True, help="Robots of each kind.")
-@click.option("--first", default=0, show_default=True, help="The first seed.")
-def command(count: int, first: int) -> None:
-    """Compare random robots with MuJoCo and Pinocchio; exit code 1 if one is wrong."""
-    found = main(count, first=first)
+if __name__ == "__main__":
+    found = call(main)
     for (kind, what), number in sorted(found["counts"].items()):
         print(f"{kind} {what}: {number}")
     for reason, number in found["reasons"].most_common():
         print(f"refused, {number}: {reason}")
     print(*found["wrong"], sep="\n")
-    raise SystemExit(bool(found["wrong"]))
-
-
-if __name__ == "__main__":
-    command()
+    sys.exit(bool(found["wrong"]))

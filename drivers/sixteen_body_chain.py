@@ -11,17 +11,18 @@ nothing more to say. Figures 9 and 10 of the paper are drawn from the case of 3 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import h5py
 import numpy as np
 from mpi4py import MPI
 
+from laboratory.command import call
 from mpimbs.base.arrays import Floats
 from mpimbs.model import system_from
-from mpimbs.parallel.agreement import abort_on_error, first_ranks
+from mpimbs.parallel.agreement import first_ranks
 from mpimbs.plots.curves import new_figure, save
 from mpimbs.plots.motions import draw_subchains
 from mpimbs.plots.pictures import draw_coordinates, draw_energy, motion_of
@@ -174,18 +175,6 @@ def report(table: dict[str, Any]) -> None:
         )
 
 
-@click.command(help=__doc__)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--t-end", type=float, default=10.0, show_default=True, help="Simulated time, s.")
-@click.option("--tolerance", type=float, default=1e-11, show_default=True)
-@click.option("--integrator", default="dop853", show_default=True)
-@click.option("--coupling", default="dcae", show_default=True, help="dcae or pcg.")
-def _command(folder: Path, t_end: float, tolerance: float, integrator: str, coupling: str) -> None:
-    with abort_on_error(MPI.COMM_WORLD):
-        table = main(folder, t_end, tolerance, integrator, coupling)
-        if table is not None and not all(row["agrees"] for row in table["cases"]):
-            raise SystemExit(1)
-
-
 if __name__ == "__main__":
-    _command()
+    table = call(main)
+    sys.exit(table is not None and not all(row["agrees"] for row in table["cases"]))

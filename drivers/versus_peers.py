@@ -20,11 +20,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from matplotlib.figure import Figure
 
+from laboratory.command import call
 from laboratory.peers import AGREEMENT, OURS, PEERS, compare_apart
+from mpimbs.base.errors import InputError
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import system_from
 from mpimbs.plots.curves import new_figure, number_ticks, save
@@ -65,6 +66,8 @@ def main(
         The table: settings, machine, rows (one for each model and program of each pair; with a reason in place of the
         figures where a peer gives none).
     """
+    if unknown := set(peers) - set(PEERS):
+        raise InputError(f"unknown peer '{min(unknown)}'; there are: {', '.join(PEERS)}")
     bodies = {model: system_from(model).n_bodies for model in models}  # a bad name ends here
     asked = {"models": list(models), "peers": list(peers), "seconds": seconds, "memory": memory, "limit": limit}
     table: dict[str, Any] = {"settings": asked | {"agreement": AGREEMENT}, "machine": machine(), "rows": []}
@@ -132,16 +135,5 @@ def machine() -> dict[str, Any]:
     }  # fmt: skip
 
 
-@click.command(help=__doc__)
-@click.argument("models", nargs=-1)
-@click.option("--folder", type=Path, default=Path("results"), show_default=True)
-@click.option("--peer", "peers", multiple=True, type=click.Choice(list(PEERS)), help="One of them; may be repeated.")
-@click.option("--seconds", type=float, default=1.0, show_default=True, help="For one pair on one model.")
-@click.option("--memory", type=float, help="What a peer may take, bytes.  [default: half of what is free]")
-@click.option("--limit", type=float, default=300.0, show_default=True, help="Time limit of one pair on one model, s.")
-def _command(models: tuple[str, ...], peers: tuple[str, ...], **settings: Any) -> None:
-    main(models or MODELS, peers=peers or tuple(PEERS), **settings)
-
-
 if __name__ == "__main__":
-    _command()
+    call(main)

@@ -205,12 +205,12 @@ def test_copies_side_by_side(kinds: tuple[str, ...], monkeypatch: pytest.MonkeyP
         if k == 2 and "functions" in kinds:
             system.add_body_force(["b1"], push)
     given: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9, "every": 0.03}
-    copies = Batch(systems, comm=MPI.COMM_SELF).simulate(0.06, **given)
+    copies = Batch(systems, comm=MPI.COMM_SELF, lanes=4).simulate(0.06, **given)
     for k in (0, 2, 4):
         own = simulate(systems[k], 0.06, **given)
         assert_close(f"copy {k}", np.asarray(copies["q"])[:, k], np.asarray(own["q"]), "adaptive steps")
     with_python(monkeypatch)
-    plain = Batch(systems, comm=MPI.COMM_SELF).simulate(0.06, **given)
+    plain = Batch(systems, comm=MPI.COMM_SELF, lanes=4).simulate(0.06, **given)
     assert plain.lanes == copies.lanes > 1 and plain.steps == pytest.approx(copies.steps, rel=0.1)
 
 

@@ -141,6 +141,25 @@ def test_files_that_pages_name_are_there(page: str) -> None:
     assert not [name for name in sorted(named) if not (ROOT / "mpimbs" / name).exists()]
 
 
+def test_places_that_sources_name_are_there() -> None:
+    """`room.module.name`, in docstrings and comments: renamed and moved things leave no names behind."""
+    package = ROOT / "mpimbs"
+    sources = {
+        name.removeprefix("mpimbs."): path.read_text(encoding="utf-8") for name, path in modules(package).items()
+    }
+    rooms = {name.partition(".")[0] for name in sources}
+    lost = []
+    for name, source in sources.items():
+        for place in re.findall(r"`([a-z_]+\.[\w.]+)`", source):
+            parts = place.split(".")
+            if parts[0] not in rooms or parts[1] == "py":
+                continue
+            k = max(k for k in range(1, len(parts) + 1) if ".".join(parts[:k]) in sources)
+            if k < len(parts) and not re.search(rf"\b{parts[k]}\b", sources[".".join(parts[:k])]):
+                lost.append(f"{name}: {place}")
+    assert not lost
+
+
 def test_a_room_says_what_lives_there_and_where_to_begin() -> None:
     for path in (ROOT / "mpimbs").glob("*/__init__.py"):
         told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -5,7 +5,7 @@ Two processes that begin at opposite ends meet in the middle: what one has compi
 
 import sys
 
-from mpimbs.cli.ahead import usual
+from mpimbs.cli.compile_only import usual
 
 if __name__ == "__main__":
     actions = usual()

@@ -56,7 +56,7 @@ def compare_schedules(system: Contents, ranks: int, leaves: str, costs: Assembly
     Parameters
     ----------
     leaves : str
-        As of `partition.scheduling.LEAVES`.
+        As of `base.names.LEAVES`.
     """
     divided = divide_tree(system, ranks)
     order = divided.order or Order.of(system)

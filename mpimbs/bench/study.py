@@ -247,14 +247,14 @@ def _measured(system: Contents, plan: Plan, comm: MPI.Comm, progress: bool) -> t
 
 
 def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
-    """Give a predictor for a cluster, by the recursion of `study.loggp`; all ranks call, and call it.
+    """Give a predictor for a cluster, by the recursion of `predict.trace.evaluate`; all ranks call, and call it.
 
     Parameters
     ----------
     ranks : sequence of int
         Numbers of ranks to predict.
     cluster : str
-        As for `study.cluster.cluster_named`.
+        As for `predict.cluster.cluster_named`.
 
     Raises
     ------

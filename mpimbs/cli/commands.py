@@ -25,7 +25,7 @@ from mpimbs.base.errors import InputError, InterruptionError, SimulationError, b
 from mpimbs.base.garbage import many_objects
 from mpimbs.base.places import check_new, check_place, current_folder
 from mpimbs.base.sizes import VARIABLE
-from mpimbs.cli.ahead import compile_run, compile_usual
+from mpimbs.cli.compile_only import compile_run, compile_usual
 from mpimbs.cli.options import (
     SAMPLES,
     coupling_options,

@@ -175,8 +175,8 @@ def coupling_for(
     lagrangian : Lagrangian, optional
         Of the coupling `augmented`.
     **scheduled
-        `schedule` and `leaves` of the coupling `assembly`, as of `partition.scheduling.divide_scheduled`; None is its
-        default.
+        `schedule` and `leaves` of the coupling `assembly`, as of `partition.schedule_search.divide_scheduled`; None is
+        its default.
 
     Raises
     ------

@@ -231,7 +231,7 @@ class DividedSystem:
         return self.evaluation.boundary_motion(q, u).copy()
 
     def measure(self, q: Floats, u: Floats) -> None:
-        """Measure how far loops are from closed (`loops.ClosedLoops.violations`)."""
+        """Measure how far loops are from closed (`dynamics.loops.ClosedLoops.violations`)."""
         self.evaluation.measure(q, u)
 
     def step_motions(self, q: Floats, u: Floats, acted: Acted) -> Floats:

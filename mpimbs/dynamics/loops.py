@@ -404,7 +404,7 @@ class ClosedLoops:
     def actuated(self, q: Floats, needed: Floats, carried: Floats, acting: Any = None) -> Actuation:
         """Give the forces that a motion needs beside what loops carry, and what they carry then; on rank 0.
 
-        See `closure.actuation`.
+        See `closure.redundant_loads`.
         """
         from mpimbs.closure.redundant_loads import (
             actuation,  # which solves with scipy

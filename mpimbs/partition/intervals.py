@@ -1,8 +1,8 @@
 """Intervals of a depth-first order, one for each rank: where they are cut, and what of them hangs where.
 
-Bodies are numbered by their places in a `model.order.Order` everywhere here. In an interval, all that hangs on one body
-outside is one component. Bodies that have children behind the interval are open: they lie on one path, in the last
-component; all other components are closed.
+Bodies are numbered by their places in an `Order` everywhere here. In an interval, all that hangs on one body outside is
+one component. Bodies that have children behind the interval are open: they lie on one path, in the last component; all
+other components are closed.
 """
 
 from __future__ import annotations

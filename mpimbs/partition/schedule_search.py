@@ -132,7 +132,7 @@ def best_splits(first, last, leaves, parallel, messages, costs, opened, outside,
         after the other.
     messages : array [leaves + 1, leaves + 1]
         Time of the message with the value of each group (s).
-    costs, opened, hung, grounded, loops
+    costs, opened, outside, grounded, loops
         As of `join_seconds`, and `OpenHandles`.
     splits : int64 array [leaves + 1, leaves + 1]
         Written: the leaf with which the right half of each group begins.

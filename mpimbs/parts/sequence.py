@@ -87,7 +87,7 @@ def motion_of_intervals(zero, part, q, u):
 
 @kernel(merge=True)
 def early_of_all(zero, part):
-    """Pass 2, while the turn is not known: the inertias of what may go ahead of the velocities."""
+    """Pass 2, while the turn is not known: the early sweep."""
     rows = read(part, SEQUENCE.rows)
     for number in range(rows.shape[0]):
         sweep_early(zero, read(rows[number], SUBCHAIN))

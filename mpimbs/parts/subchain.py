@@ -67,7 +67,7 @@ class Subchain:
     Attributes
     ----------
     system : Contents
-        As it was given: on several ranks a tree in depth-first order (`model.arranged`).
+        As it was given: on several ranks a tree in depth-first order (`model.order.order.arranged`).
     columns : Columns
         The system's numbers for these bodies.
     tip : bool

@@ -90,7 +90,7 @@ class TilePlan(NamedTuple):
     loads: Floats  # [lanes * 12]: A1 and f2
     lane_room: Floats  # [width * SIZE]
     scratch: Floats  # [SCRATCH]
-    leading: int  # number of the tile whose inertias may go ahead of the velocities; -1: none
+    leading: int  # number of the tile of the early sweep; -1: none
     eliminated: Floats  # [m * ELIMINATED] of that tile
     early_block: Floats  # [width * SIZE]
 
@@ -205,8 +205,8 @@ class Tiles:
     steps : int
         Steps of all tiles.
     leading : int
-        Number of the tile whose inertias may go ahead of the velocities (`sweep.ahead`): the largest in lanes, where
-        all is kept. -1: none.
+        Number of the tile of the early sweep (`parts.passes.sweep_early`): the largest in lanes, where all is kept. -1:
+        none.
     wrenches : array [m * 6]
         External wrenches on the steps in sequence, or empty.
     loads, omegas, blocks : array [lanes * 12], [lanes * 3], [lanes * SIZE or lanes * GATHERED]

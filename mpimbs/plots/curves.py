@@ -120,8 +120,8 @@ def _motion(part: Subchain, q: Floats, shape: Floats) -> Floats:
 def _lines(points: Floats, parents: Integers) -> Floats:
     """Lines from the origin of each body's parent to its own and to where it reaches, and gaps [4 n, 3]."""
     pairs = points.reshape(-1, 2, 3)
-    hung = pairs[np.where(parents >= 0, parents, np.arange(len(parents))), 0]
-    return np.stack((hung, pairs[:, 0], pairs[:, 1], np.full_like(hung, np.nan)), axis=1).reshape(-1, 3)
+    inboard = pairs[np.where(parents >= 0, parents, np.arange(len(parents))), 0]
+    return np.stack((inboard, pairs[:, 0], pairs[:, 1], np.full_like(inboard, np.nan)), axis=1).reshape(-1, 3)
 
 
 NAMED = 12  # curves that are named one by one

@@ -170,12 +170,12 @@ class EventSearch:
             Gives a state at a time in the step.
         """
 
-        def ahead(t: float) -> Floats:
+        def left_at(t: float) -> Floats:
             """Give what the functions have left before zero; all ranks call."""
             q, u = at(t)
             return self._values(t, q.copy(), u.copy())[self._which] * self._signs
 
-        low, high = ahead(begin), ahead(end)
+        low, high = left_at(begin), left_at(end)
         low = np.where(low > 0.0, low, np.maximum(np.abs(high), SMALLEST))  # it has just passed zero, to rounding
         if not (high <= 0.0).any():  # nor is it there at the end, for no more than rounding
             self.passed = self._which
@@ -192,7 +192,7 @@ class EventSearch:
             middle = begin + float(np.clip(share, margin, 1.0 - margin)) * (end - begin)
             if not begin < middle < end:
                 break
-            found = ahead(middle)
+            found = left_at(middle)
             if (found <= 0.0).any():
                 end, high, stayed = middle, found, max(stayed, 0) + 1
             else:

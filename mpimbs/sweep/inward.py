@@ -355,7 +355,7 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
     block : array [SIZE]
         Written: the handle equations, as in `values.handles`; with one handle, I and p only.
     eliminated : array [m * ELIMINATED], optional
-        Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.ahead`.
+        Written: I after the elimination of every step's axes, in the frame of the step, for `sweep.loads.inward_after`.
     bare : array [GATHERED], optional
         Written in place of `block`, with one handle: the 27 numbers of I and p.
     onto : optional

@@ -101,8 +101,8 @@ def inverse_rows(structure, work, junction, numbers, steps, room, out):
         end = min(begin + ROW, n)
         for place in range(begin, end):
             f[numbers[place] * ROW + place - begin] = 1.0
-        ahead = Structure(s.steps[0 : steps[end - 1]], s.axes, s.fixed, s.pitch, s.armature, s.path, s.added)
-        answers(zero, ahead, work, junction, f, left, answer)
+        whole = Structure(s.steps[0 : steps[end - 1]], s.axes, s.fixed, s.pitch, s.armature, s.path, s.added)
+        answers(zero, whole, work, junction, f, left, answer)
         for place in range(begin, end):
             f[numbers[place] * ROW + place - begin] = 0.0
         for i in range(0, end, ROW):

@@ -35,7 +35,7 @@ class Join(NamedTuple):
     """The join of two values: components that hang, loops that close."""
 
     value: Description  # of both
-    up: list[list[int]]  # rows of the programs of `joins.join` and `joins.spread`
+    up: list[list[int]]  # rows of the programs of `joins.join_values` and `joins.spread_values`
     down: list[list[int]]
     lists: list[int]
     work: int  # numbers of the arrays that these take

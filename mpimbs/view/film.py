@@ -110,9 +110,9 @@ class Film:
         self._polygons.set_verts(list(seen[order, :, :2] / seen[order, :, 2:]))
         self._polygons.set(facecolor=shades, edgecolor=shades)
         ends = (self._scene.ties.placed(poses) - camera.position) @ axes.T
-        ahead = ends[..., 2].min(axis=1) > 0.0
-        self._ties.set_segments(list(ends[ahead, :, :2] / ends[ahead, :, 2:]))
-        self._ties.set_color(list(self._scene.ties.color[ahead] / 255.0))
+        in_front = ends[..., 2].min(axis=1) > 0.0
+        self._ties.set_segments(list(ends[in_front, :, :2] / ends[in_front, :, 2:]))
+        self._ties.set_color(list(self._scene.ties.color[in_front] / 255.0))
         self._told.set_text(f"{self._recording.system.name}   t = {t:.3f} s")
 
     def write(self, path: Path, rate: float = 25.0, speed: float = 1.0, force: bool = False) -> int:

@@ -65,8 +65,8 @@ def whole_pattern(parts: Composites) -> Pattern:
     mine, above = np.arange(parts.first, parts.last), np.arange(parts.last)
     begin = np.maximum(above + 1, parts.first)
     columns, rows = _runs(above, begin, np.maximum(np.minimum(parts.ends[: parts.last], parts.last) - begin, 0))
-    ahead = _runs(mine, mine, parts.ends[mine] - mine)
-    rows, columns = np.concatenate((ahead[0], rows)), np.concatenate((ahead[1], columns))
+    within = _runs(mine, mine, parts.ends[mine] - mine)
+    rows, columns = np.concatenate((within[0], rows)), np.concatenate((within[1], columns))
     return _pattern(parts, rows, columns, parts.numbers[rows], parts.numbers[columns])
 
 

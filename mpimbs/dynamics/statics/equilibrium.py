@@ -207,8 +207,8 @@ class Equilibrium:
     def _change(self, q: Floats, z: Floats, h: float) -> Floats:
         """Derivative of the accelerations along a displacement, by a difference over h of it."""
         displaced = self._dynamics.subchain.displaced
-        ahead, behind = self._accelerations(displaced(q, h * z)), self._accelerations(displaced(q, -h * z))
-        return (ahead - behind) / (2.0 * h)
+        further, behind = self._accelerations(displaced(q, h * z)), self._accelerations(displaced(q, -h * z))
+        return (further - behind) / (2.0 * h)
 
     def _place(self, q: Floats) -> _Place:
         r = self._accelerations(q)

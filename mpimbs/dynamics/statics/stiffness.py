@@ -85,8 +85,8 @@ class Stiffness:
         columns, n = part.columns, part.n_bodies
         self._parent = columns.parent
         self._body = np.repeat(np.arange(n), np.diff(columns.u_offset))
-        hung = np.flatnonzero(self._parent >= 0)
-        tree = csc_array((np.ones(len(hung)), (hung, self._parent[hung])), shape=(n, n))
+        inner = np.flatnonzero(self._parent >= 0)
+        tree = csc_array((np.ones(len(inner)), (inner, self._parent[inner])), shape=(n, n))
         self._tree: Any = splu(csc_array(eye_array(n) - tree), permc_spec="NATURAL", diag_pivot_thresh=0.0)
         at_once = np.ones(system.nu), (self._body, np.arange(system.nu))
         self._of_body = csr_array(at_once, shape=(n, system.nu))

@@ -58,11 +58,11 @@ def heaviest_last(parent: Integers) -> tuple[Integers, Integers]:
     above = parent[by_parent]
     begins = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))  # with the first of the siblings
     before -= np.repeat(before[begins], np.diff(np.append(begins, n)))
-    ahead = np.empty(n, np.int64)  # how many places each body comes behind its parent
-    ahead[by_parent] = before + (above >= 0)
+    onward = np.empty(n, np.int64)  # how many places each body comes behind its parent
+    onward[by_parent] = before + (above >= 0)
     change = np.zeros(n + 1, np.int64)  # of the sum over a body and all above it, from one body of the walk to the next
-    change[place] = ahead
-    np.subtract.at(change, end, ahead)
+    change[place] = onward
+    np.subtract.at(change, end, onward)
     bodies = np.empty(n, np.int64)
     bodies[np.cumsum(change[:n])] = order
     return bodies, size[bodies]
@@ -121,11 +121,11 @@ def _walk(parent: Integers) -> _Walk:
     following = np.where(child >= 0, child, after)
 
     # How many bodies come from each one on: those counted so far, and those from the one on that comes behind them.
-    ahead = np.append(np.where(following < 0, n, following), n)
+    onward = np.append(np.where(following < 0, n, following), n)
     count = np.append(np.ones(n, np.int64), 0)
-    while (ahead < n).any():
-        count += count[ahead]
-        ahead = ahead[ahead]
+    while (onward < n).any():
+        count += count[onward]
+        onward = onward[onward]
     order = np.empty(n, np.int64)
     order[n - count[:n]] = np.arange(n)
     return _Walk(order, after)

@@ -273,11 +273,11 @@ class Segments:
         known = self._known_depths(above)
         depths = np.ones(len(parents), np.int64)
         depths[outside] += known[np.searchsorted(above, parents[outside])]
-        ahead = np.where(outside, -1, parents - self.n_bodies)  # the body whose own depth is yet to be added
-        while len(short := np.flatnonzero(ahead >= 0)):
-            there = ahead[short]
+        onward = np.where(outside, -1, parents - self.n_bodies)  # the body whose own depth is yet to be added
+        while len(short := np.flatnonzero(onward >= 0)):
+            there = onward[short]
             depths[short] += depths[there]
-            ahead[short] = ahead[there]
+            onward[short] = onward[there]
         return depths
 
     def _known_depths(self, bodies: Integers) -> Integers:

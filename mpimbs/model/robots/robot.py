@@ -255,17 +255,17 @@ class Robot:
         poses: list[Pose] = []
         for link in self.links:
             poses.append((poses[link.parent] if link.parent >= 0 else HERE) @ link.pose)
-        hung = [_about_origin(link, pose) for link, pose in zip(self.links, poses, strict=True)]
+        composite = [_about_origin(link, pose) for link, pose in zip(self.links, poses, strict=True)]
         for number in range(len(self.links) - 1, -1, -1):
             link = self.links[number]
             if link.parent >= 0:
-                hung[link.parent] += hung[number]
+                composite[link.parent] += composite[number]
         for number, joint, (least, most) in limited:
             rotation, position = poses[number]
             axis, anchor = rotation @ joint.axis, rotation @ joint.anchor + position
             turning, sliding = (axis, np.cross(anchor, axis)) if joint.kind == "hinge" else (np.zeros(3), axis)
             twist = np.concatenate([turning, sliding])
-            joint.felt = float(twist @ hung[number] @ twist) + joint.armature[0]
+            joint.felt = float(twist @ composite[number] @ twist) + joint.armature[0]
             here = joint.q[0] if joint.q else 0.0
             if beyond := max(here - most, least - here, 0.0):
                 self.take("begins beyond its limits, to which stops push it back", f"{joint.name} by {beyond:.3g}")

@@ -128,8 +128,8 @@ def bisection(count: int) -> Integers:
     spans = [np.array([[0, count]])]
     while len(wide := spans[-1][spans[-1][:, 1] - spans[-1][:, 0] > 1]):
         middle = (wide.sum(axis=1) + 1) // 2
-        halved = np.stack([wide[:, 0], middle, middle, wide[:, 1]], axis=1)
-        spans.append(halved.reshape(-1, 2))
+        halves = np.stack([wide[:, 0], middle, middle, wide[:, 1]], axis=1)
+        spans.append(halves.reshape(-1, 2))
     begin, end = np.concatenate(spans).T
     joined = end - begin > 1
     begin, end = begin[joined], end[joined]
@@ -365,7 +365,7 @@ def spread_bodies(structure, halving, outer, udot, acceleration):
 
 @kernel(merge=True)
 def none_early(zero, part):
-    """Nothing: no inertias go ahead of the velocities."""
+    """Nothing: there is no early sweep."""
 
 
 @kernel(merge=True)
@@ -466,7 +466,7 @@ class DcaBodies(PartOfOne, PartByHandles):
         )
         self.blocks = aligned_zeros(ASSEMBLY).reshape(1, ASSEMBLY)
         self.loads = np.zeros((1, 12))
-        halved = DcaBodiesPlan(
+        plan = DcaBodiesPlan(
             Handles(np.zeros(TURNING), self.blocks, self.loads),
             made.structure,
             made.springs,
@@ -478,7 +478,7 @@ class DcaBodies(PartOfOne, PartByHandles):
             inner=np.zeros(TURNING),
             inboard=np.zeros(12),
         )
-        self._table = Table(halved)
+        self._table = Table(plan)
         self.plan = self._table.data
 
     def handle_loads(self) -> tuple[Floats, Floats]:

@@ -344,7 +344,7 @@ class Loops:
         return np.asarray(1.0 + np.where(table.turns == GEARED, terms, farthest) / table.lengths)
 
     def joint_loads(self) -> Floats:
-        """Loads of the loop joints that an evaluation found [n, 6]: see `dynamics.joint_loads.JointLoads.joints_and_loops`."""
+        """Loads of the loop joints that an evaluation found [n, 6]: see `JointLoads.joints_and_loops`."""
         load = self._acting()[:, 1]
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load

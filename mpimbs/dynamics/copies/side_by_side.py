@@ -283,7 +283,7 @@ class SideBySide:
     def evaluate(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative of every copy, of arrays that are read by address.
 
-        Where a function of a copy's model fails, its accelerations are not finite, and `failures` of the forces tells of it.
+        Where a function of a copy's model fails, its accelerations are not finite, and its forces tell of it.
 
         Parameters
         ----------

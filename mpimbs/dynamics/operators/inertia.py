@@ -252,7 +252,8 @@ class InertiaMatrix:
                 return LoopJacobian(self._system)
             except TooLargeError:
                 raise InputError(
-                    "the loops span too many joints to write their Jacobian down; `ClosedLoops.close_speeds` needs none"
+                    "the loops span too many joints to write their Jacobian down; `dynamics.loops.close_speeds` needs "
+                    "none"
                 ) from None
 
         loops = together(self._comm, made)

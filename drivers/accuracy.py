@@ -12,7 +12,6 @@ p. 4].
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from laboratory.extended import ExtendedSweeps
 from mpimbs.base.errors import InputError
 from mpimbs.bench.accuracy import SHAPES, accelerations, relative_error, shaped_state
@@ -85,8 +84,7 @@ def main(
                             print(f"{spec:20s} {shape:9s} {coupling:13s} {count:3d} ranks  {error:.1e}", flush=True)
     if comm.rank > 0:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "accuracy.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "accuracy.json", rows)
     draw(rows, folder / "accuracy.png")
     return rows
 

@@ -9,7 +9,6 @@ figures. Then operations of a join by its handles, and the predicted gain of `au
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from laboratory.sweeps import count
 from mpimbs.base.places import check_folder
 from mpimbs.bench.bench import bench
@@ -83,8 +82,7 @@ def main(
     }
     if comm.rank > 0:
         return {}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(json.dumps(tables, indent=1), encoding="utf-8")
+    keep(folder / FILE, tables)
     _tell(tables)
     return tables
 

@@ -15,7 +15,6 @@ Written are tables, and pictures: violations, energies, and what iterations chan
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ import click
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.errors import SimulationError
 from mpimbs.base.places import check_folder
 from mpimbs.coupling import Lagrangian
@@ -127,7 +126,7 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
     convergence = [row for case, make in cases.items() for row in _convergence(case, make())]
     _draw_convergence(folder / FILES[-1], convergence)
     tables = {"runs": runs, "convergence": convergence}
-    (folder / FILES[0]).write_text(json.dumps(tables, indent=1), encoding="utf-8")
+    keep(folder / FILES[0], tables)
     _tell(tables)
     return tables
 

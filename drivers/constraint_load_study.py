@@ -22,7 +22,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.bench.bench import bench
 from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.coupling import LoadSolver
@@ -100,7 +100,7 @@ def main(
     if comm.rank > 0:
         return None
     table = {"t_end": t_end, "rtol": rtol, "ranks": comm.size, "paper": paper, "systems": tables}
-    (folder / "constraint_load_study.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "constraint_load_study.json", table)
     report(table)
     return table
 

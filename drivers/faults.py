@@ -13,7 +13,6 @@ the exit code is 1 if anything was not as documented.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -47,7 +46,7 @@ from fault_injection import (
 from fault_outputs import complete, difference, read, unreadable
 from fault_subjects import SUBJECTS, Subject, tasks_of
 from fault_tables import good, row_of, text_of
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.errors import InputError
 
 MOST_OF_IT = 0.7  # of the time that a job takes that is left alone: faults come within this
@@ -344,7 +343,7 @@ def main(
                 "seconds": time.monotonic() - began, "halt": halt, "most_ranks": most_ranks, "seed": seed,
                 "small_disks": small_disks, "asked": asked, "rows": rows,
             }  # fmt: skip
-            (folder / "faults.json").write_text(json.dumps(table, indent=1))
+            keep(folder / "faults.json", table)
     return table
 
 

@@ -7,7 +7,6 @@ Snapshots beside one another, and the time of one evaluation by the number of co
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.arrays import Floats
 from mpimbs.base.places import check_folder
 from mpimbs.dynamics import Dynamics
@@ -108,7 +107,7 @@ def main(
     }  # fmt: skip
     if comm.rank > 0:
         return {}
-    (folder / FILES[0]).write_text(json.dumps(table, indent=1), encoding="utf-8")
+    keep(folder / FILES[0], table)
     save(_drawn(system, result, snapshots), folder / FILES[1])
     click.echo(result.summary())
     click.echo("connections  us, least  us, median")

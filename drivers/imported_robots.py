@@ -10,7 +10,6 @@ springs, dampers and forces of joints and tendons; the others have random contro
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.closure.assembly import assemble
@@ -333,8 +332,7 @@ def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, A
     for (package, found), number in sorted(classes.items()):
         print(f"{package}: {found}: {number}")
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "imported_robots.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        keep(folder / "imported_robots.json", rows)
     return rows
 
 

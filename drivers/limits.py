@@ -11,7 +11,6 @@ its own chain: the figures are then those of a core among busy ones.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from laboratory.counting import Counts
 from laboratory.machine import Machine, measure_core
 from laboratory.sweeps import PIECE, TIP, chain, counts_per_body, flat
@@ -108,8 +107,7 @@ def main(
     )
     print(markdown([{name: f"{x:.3g}" if isinstance(x, float) else str(x) for name, x in row.items()} for row in rows]))
     result = {"machine": asdict(machine), "rows": rows}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "limits.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "limits.json", result)
     return result
 
 

@@ -15,7 +15,6 @@ about speed-up.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import Calibration, Share
@@ -127,8 +126,7 @@ def main(
     if comm.rank > 0:
         return None
     table = {"kind": kind, "cores": cores, "balance": balance, "optima": optima, "timings": timings}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "load_balance.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "load_balance.json", table)
     report(table)
     if balance:
         draw_balance(table, chains[-1].n_bodies, folder)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-import json
 import os
 import re
 import shutil
@@ -26,7 +25,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from laboratory.command import call
+from laboratory.command import call, keep
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("mpimbs", "tests", "drivers", "docs", "jobs", "pyproject.toml", "README.md", "LICENSE")
@@ -158,8 +157,7 @@ def main(folder: Path = Path("results/mutants"), only: str = "") -> dict[str, An
             what = "its tests fail without it" if not is_sound else "NOT CAUGHT" if passed else f"caught by {first}"
             print(f"{mutant.kind}: {mutant.name}: {what} ({time.monotonic() - began:.0f} s)", flush=True)
     table = {"mutants": rows, "caught": sum(row["caught"] and row["sound"] for row in rows)}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "mutants.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+    keep(folder / "mutants.json", table)
     print(text_of(table))
     return table
 

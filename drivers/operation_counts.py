@@ -15,14 +15,13 @@ are of any frames.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from laboratory.counting import Counts
 from laboratory.inertia_operations import inertia_operations
 from laboratory.operations import PAPER, OperationCounts, OperationModel, arithmetic, models, operations_of
@@ -141,7 +140,7 @@ def main(
         }
         table["figures"][name] = {"processors": processors, "operations": curves}
         save(draw(f"{title}: chain of {n} bodies", processors, curves, wide), folder / f"operations_{name}.png")
-    (folder / "operation_counts.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "operation_counts.json", table)
     for kind, c in counted.items():
         print(f"{kind} chain, multiplications + additions\n\n{table_of(c, kind == 'revolute')}\n")
     forms_of = [{"n": n} | {form: _sum(c) for form, c in forms.items()} for n, forms in matrices.items()]

@@ -8,14 +8,13 @@ are 1 rank and all ranks: the least time of an evaluation. No number of the comp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import SECONDS, Calibration
 from mpimbs.bench.predict.cluster import measure_here
@@ -92,8 +91,7 @@ def main(
         print(f"{r['system']:>20s} {r['coupling']:>12s} {r['ranks']:5d} {r['measured_us']:11.4g} "
               f"{r['predicted_us']:12.4g} {100 * r['error']:5.1f} %")  # fmt: skip
     result = {"rows": rows, "cluster": cluster.model_dump(), "machine": host(), "versions": versions()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "prediction_check.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "prediction_check.json", result)
     return result
 
 

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from mpimbs.base.arrays import Floats
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import first_ranks
@@ -105,7 +105,7 @@ def main(
     if comm.rank > 0:
         return None
     table = compare(folder)
-    (folder / "sixteen_body_chain.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "sixteen_body_chain.json", table)
     draw(folder, DRAWN)
     report(table)
     return table

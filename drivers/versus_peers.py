@@ -13,7 +13,6 @@ table says how far it is off.
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Sequence
 from importlib import metadata
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from laboratory.command import call
+from laboratory.command import call, keep
 from laboratory.peers import AGREEMENT, OURS, PEERS, compare_apart
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.resources import free_memory
@@ -80,7 +79,7 @@ def main(
             table["rows"] += [{**of_all, "program": name, **row} for name, row in found.items()]
         cells = [_cell(quickest(table, model, name)) for name in (OURS, *peers)]
         print(f"| `{model}` | {n} | {' | '.join(cells)} |", flush=True)
-    (folder / "versus_peers.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    keep(folder / "versus_peers.json", table)
     save(draw(table), folder / "versus_peers.png")
     return table
 

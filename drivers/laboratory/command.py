@@ -1,11 +1,14 @@
-"""The command line of a driver: an option for each parameter of its `main`, by its name, default and description."""
+"""The command line of a driver, an option for each parameter of its `main`, by its name, default and description; and
+what it keeps."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import click
@@ -61,6 +64,12 @@ def call(main: Callable[..., Any]) -> Any:
     if isinstance(found[0], InputError):
         sys.exit(2)
     return found[0]
+
+
+def keep(place: Path, found: Any) -> None:
+    """Write what a driver has found as JSON; its folder is made."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _option(parameter: inspect.Parameter, hint: Any, told: str | None) -> click.Parameter:

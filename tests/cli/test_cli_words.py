@@ -8,7 +8,7 @@ import pytest
 from mpi4py import MPI
 
 from mpimbs import cli
-from mpimbs.cli import ahead, words
+from mpimbs.cli import compile_only, words
 from mpimbs.cli.commands import run
 from mpimbs.cli.evaluation import acceleration
 from mpimbs.cli.study import predict_command
@@ -61,7 +61,7 @@ def test_what_most_systems_need_is_compiled_on_every_node(
 ) -> None:
     """Each once on a rank, the first rank of a node before the others; and no more is done."""
     done: list[str] = []
-    monkeypatch.setattr(ahead, "usual", lambda: [(name, partial(done.append, name)) for name in ("one", "two")])
+    monkeypatch.setattr(compile_only, "usual", lambda: [(name, partial(done.append, name)) for name in ("one", "two")])
     with pytest.raises(SystemExit) as stop:
         cli.main(["--compile", "run", "chain:3"], comm)
     assert stop.value.code == 0 and done == ["one", "two"]

@@ -280,6 +280,8 @@ class ActingAtOnce:
     ----------
     time : array [1]
         Read by compiled code (s).
+    over_time : list of TimeFunctions
+        Torques, those of servos, wrenches, forces of tendons.
     """
 
     def __init__(self, acting: Acting) -> None:
@@ -290,9 +292,9 @@ class ActingAtOnce:
         self._boundary = np.tile(AT_REST, len(subchain.inboard))
         self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(self._ends.size)
         self._scan: tuple[int, Scan] | None = None
-        self._over_time = [a.torques, a.servos, a.wrenches.functions]
-        self._over_time += [] if a.tendons is None else [a.tendons.functions]
-        self._called = [each.called for each in self._over_time]
+        self.over_time = [a.torques, a.servos, a.wrenches.functions]
+        self.over_time += [] if a.tendons is None else [a.tendons.functions]
+        self._called = [each.called for each in self.over_time]
         self._called += [each.called for each in (*a.joint_forces, *a.body_forces)]
         self._called += [] if a.springs is None else a.springs.called
         self._functions: list[Table] = []  # that tables point to
@@ -342,7 +344,7 @@ class ActingAtOnce:
         own = (*self._acting.joint_forces, *self._acting.body_forces)
         springs = [] if self._acting.springs is None else self._acting.springs.given
         by_python = any(not force.compiled for force in own) or not all(isinstance(f, Dispatcher) for f, _ in springs)
-        return by_python or any(each.rows.others for each in self._over_time)
+        return by_python or any(each.rows.others for each in self.over_time)
 
     @functools.cached_property
     def _by_python(self) -> Table:

@@ -221,6 +221,11 @@ class TimeFunctions:
         self._call(t)
         return self._values
 
+    def of_python(self, t: float) -> Floats:
+        """Give the values at a time (s) of those that Python calls."""
+        self._call(t)
+        return np.concatenate([np.zeros(0), *(self._values[own] for _, _, own in self._called)])
+
     def _call(self, t: float) -> None:
         for title, function, own in self._called:
             self._values[own] = checked_values(title, t, function, own.stop - own.start, self._one_for_all)

@@ -10,7 +10,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.at_once import Acting, ActingAtOnce
-from mpimbs.forces.calls import checked_values, servos_of_time, torques_over_time
+from mpimbs.forces.calls import TimeFunctions, checked_values, servos_of_time, torques_over_time
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
@@ -141,6 +141,20 @@ class ExternalLoads:
             part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))
         self.motions.drive(t, tau)
         return motion if self.needs_motions else None
+
+    @property
+    def _over_time(self) -> list[TimeFunctions]:
+        """All functions of time, but for those of loops and given motions."""
+        return [] if self._acting is None else self._acting.over_time
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether Python calls any of these."""
+        return any(functions.rows.others for functions in self._over_time)
+
+    def of_python(self, t: float) -> Floats:
+        """Give what those give that Python calls, at a time (s)."""
+        return np.concatenate([np.zeros(0), *(functions.of_python(t) for functions in self._over_time)])
 
     def resistance(self) -> list[Floats | None]:
         """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.

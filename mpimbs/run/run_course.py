@@ -13,6 +13,7 @@ from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
+from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.files.checkpoint import Kept
@@ -70,6 +71,8 @@ class Run(Trajectory):
         self._kept = kept
         self.outcome: Result | None = None  # of a run that has ended
         self._told_stiff = False
+        self._given: Floats | None = None  # what functions of Python's gave last
+        self._has_functions: tuple[Dynamics | None, bool] = (None, False)
         super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._changed()
@@ -181,6 +184,29 @@ class Run(Trajectory):
         else:
             stepper.held[:] = held[self._own_forces]
             stepper.restart()
+
+    def begin_anew(self) -> None:
+        """Take nothing from the step before where functions of Python's give other than when `keep_given` was called.
+
+        A controller may have changed what they give meanwhile. All ranks call.
+        """
+        before, now = self._given, self._functions()
+        if before is not None and now is not None:
+            changed = len(now) != len(before) or bool((now != before).any())
+            if self._comm.allreduce(changed, MPI.LOR):
+                self.stepper.restart()
+
+    def keep_given(self) -> None:
+        """Keep what functions of Python's give at the time reached; all ranks call."""
+        self._given = self._functions()
+
+    def _functions(self) -> Floats | None:
+        """What functions of time that Python calls give now; None where there are none on any rank."""
+        dynamics, t = self.dynamics, self.stepper.time
+        external = dynamics.divided.external
+        if self._has_functions[0] is not dynamics:
+            self._has_functions = dynamics, self._comm.allreduce(external.has_functions, MPI.LOR)
+        return together(self._comm, lambda: external.of_python(t)) if self._has_functions[1] else None
 
     def _renew(self) -> None:
         """Go on with another integrator, whose first step takes nothing from the last one of this."""

@@ -65,6 +65,65 @@ def test_a_held_torque_is_one_of_the_model(comm: MPI.Comm, integrator: str) -> N
     assert result.energy_change < 1e-6, "the work of what is held is counted"
 
 
+def pushed(values: Any) -> System:
+    """An arm on which a torque, a servo, a wrench and a tendon act: functions of time, or numbers."""
+    torque, servo, force, pull = values
+    system, joint = System("arm"), {"type": "revolute", "axis": (0, 1, 0), "position": (0, 0, -0.5)}
+    given = {
+        "servo_stiffness": 3.0,
+        "servo_damping": 0.1,
+        "servo_least": -4.0,
+        "servo_most": 4.0,
+        "servo_torque": servo,
+    }
+    for k, more in enumerate(({"torque": torque}, given, {}, {})):
+        body = {"mass": 1.0, "center_of_mass": (0, 0, -0.25), "inertia": (0.03, 0.03, 0.01, 0, 0, 0)}
+        system.add(name=f"link{k}", joint=joint | more, wrench=[{"force": force}] if k == 2 else [], **body)
+    system.add_tendon(name="cord", joints=("link1", "link3"), ratios=(1.0, -0.5), force=pull)
+    return system
+
+
+@pytest.mark.parametrize("settings", [{"dt": 2e-3}, {"rtol": 1e-9, "atol": 1e-9}], ids=["fixed", "adaptive"])
+@pytest.mark.parametrize("integrator", ["dopri5", "petsc:5dp"])
+def test_what_functions_give_may_change_between_calls(
+    comm: MPI.Comm, integrator: str, settings: dict[str, Any]
+) -> None:
+    """As a controller's does: a step takes nothing over from one on which something else acted. Against a simulation
+    for each piece, of a model with the numbers."""
+    pytest.importorskip("petsc4py" if "petsc" in integrator else "numpy")
+    pieces = [(2.0, -1.0, (1.0, 0, 3.0), 0.5), (-3.0, 2.0, (-2.0, 0, 1.0), -1.0), (0.0, 5.0, (0, 0, 0), 2.0)]
+    now: list[Any] = list(pieces[0])
+
+    def given(k: int) -> Any:
+        return lambda t: now[k]
+
+    state, evaluations = None, 0
+    with Simulation(pushed([given(k) for k in range(4)]), comm, integrator=integrator, **settings) as simulation:
+        for number, piece in enumerate(pieces, 1):
+            now[:] = piece
+            simulation.advance(0.05 * number)
+            with Simulation(pushed(piece), comm, state=state, integrator=integrator, **settings) as alone:
+                alone.advance(0.05)
+                state = alone.state
+            evaluations += alone.result.evaluations
+            kind = "runs on ranks" if "dt" in settings else "adaptive steps"
+            assert_close(f"piece {number}", np.hstack(simulation.state[:2]), np.hstack(state[:2]), kind)
+    assert simulation.result.evaluations < 1.2 * evaluations, "a change is no error of steps"
+
+
+def test_what_functions_give_again_costs_nothing(comm: MPI.Comm) -> None:
+    """The same steps and bits whether a simulation is advanced once or often, and no further evaluations."""
+    system = system_from("chain:3")
+    system.set_torque("link2", lambda t: np.sin(30.0 * t))
+    found = []
+    for times in ([0.1], [0.02, 0.04, 0.06, 0.1]):
+        with Simulation(system, comm, dt=2e-3, integrator="dopri5") as simulation:
+            for t in times:
+                simulation.advance(t)
+            found.append((simulation.state.q.tobytes(), simulation.result.evaluations))
+    assert found[0] == found[1]
+
+
 def test_a_controller_holds_a_pendulum_up(comm: MPI.Comm) -> None:
     """At 1 kHz; what is held goes over a checkpoint."""
     system = system_from("chain:1")

@@ -28,10 +28,7 @@ from mpimbs.partition.schedule_times import SWEPT_IN, AssemblyCosts, hang_produc
 from mpimbs.values.joining import joined
 from mpimbs.values.value import without_loops
 
-_OPEN, _COMPONENTS = (
-    (0, 1, 2, 3, 4),
-    (0, 1, 2),
-)  # of the joins that are timed: bodies of the left, new ones of the right
+_OPEN, _COMPONENTS = (0, 1, 2, 3, 4), (0, 1, 2)  # of the joins that are timed: bodies of the left, new of the right
 _BODIES = 256  # of the chain that is timed
 _CALLS = 200
 MOST_TOLD = 40  # nodes that are told one by one

@@ -70,7 +70,7 @@ class Iterative(Protocol):
 class Coupling(Protocol):
     """A strategy that finds the loads between subchains.
 
-    It is made once with the ranks' communicator and this rank's part.
+    It is made once, by all ranks, of the caller's own communicator, which must outlive it, and this rank's part.
     """
 
     @property

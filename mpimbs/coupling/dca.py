@@ -101,11 +101,6 @@ class DivideAndConquer(DirectCoupling):
     """DCA: the assemblies of the ranks, joined two by two [Featherstone 1999; Critchley 2007, eq. 12-42].
 
     ceil(log2 P) messages of 1600 bytes in each direction.
-
-    Parameters
-    ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive the coupling.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -181,8 +176,6 @@ class EfficientDivideAndConquer(DirectCoupling):
 
     Parameters
     ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive the coupling.
     count : int
         Subchains of this rank.
     """

@@ -143,8 +143,6 @@ class ScheduledAssembly(DirectCoupling):
 
     Parameters
     ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive the coupling. All ranks make it together.
     schedule : Schedule
         Over the intervals of all ranks; the same on all.
     room : Room

@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
-from mpimbs.forces.calls import called, entered, shaped
+from mpimbs.forces.calls import ByPython, called, entered, shaped
 from mpimbs.kernels.calling import CallBack, call_at, call_back
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
@@ -101,6 +101,9 @@ class _Acting:
         Makes what compiled code calls, of the function and whether it is vectorized.
     """
 
+    _told: list[Floats]  # what the function is told, and gives
+    _found: list[Floats]
+
     def __init__(
         self,
         force: ForceFunction,
@@ -115,6 +118,11 @@ class _Acting:
         self._title = f"the {force.kind} '{force.name}'"
         self.called = CallBack(self._call)  # calls the function in Python
         self._name_of = subchain.system.name_of
+
+    @property
+    def by_python(self) -> ByPython | None:
+        """The function, if Python calls it."""
+        return None if self.compiled else ByPython(self._call, self._told, self._found)
 
     def _call(self, t: float) -> None:
         """Call the function at a time (s), of what the rooms of `table` hold, and write to them.
@@ -177,6 +185,7 @@ class ActingJointForce(_Acting):
         self._ends = u_begins[1:]
         self._bounds = np.stack((q_begins, u_begins), axis=1)
         self._q, self._u, self._values = (np.zeros(len(at)) for at in (self._at_q, self._at_u, self._at_u))
+        self._told, self._found = [self._q, self._u], [self._values]
 
     def table(self, compiled: bool) -> Table:
         """Give what it takes in compiled code (`JointForcePlan`): called there, if it is `compiled`."""
@@ -294,6 +303,7 @@ class ActingBodyForce(_Acting):
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
         self._moment, self._force = np.zeros((2, n, 3))
+        self._told, self._found = self._flat, [self._moment, self._force]
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""

@@ -23,7 +23,7 @@ from mpimbs.forces.acting import (
     add_body_force,
     add_joint_force,
 )
-from mpimbs.forces.calls import RowsArrays, TimeFunctions, values_at
+from mpimbs.forces.calls import ByPython, RowsArrays, TimeFunctions, values_at
 from mpimbs.forces.springs import (
     NO_SPRINGS,
     ActingSprings,
@@ -279,22 +279,20 @@ class ActingAtOnce:
     Attributes
     ----------
     time : array [1]
-        Read by compiled code (s).
-    over_time : list of TimeFunctions
-        Torques, those of servos, wrenches, forces of tendons.
+        Read by compiled code (s); not a number before any call.
     """
 
     def __init__(self, acting: Acting) -> None:
         a = self._acting = acting
-        self.time, self._power, self._wrong = np.zeros(1), np.zeros(1), np.zeros(2)
+        self.time, self._power, self._wrong = np.full(1, np.nan), np.zeros(1), np.zeros(2)
         subchain = a.subchain
         self._ends = np.zeros(0) if a.springs is None else a.springs.arrays.ends
         self._boundary = np.tile(AT_REST, len(subchain.inboard))
         self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(self._ends.size)
         self._scan: tuple[int, Scan] | None = None
-        self.over_time = [a.torques, a.servos, a.wrenches.functions]
-        self.over_time += [] if a.tendons is None else [a.tendons.functions]
-        self._called = [each.called for each in self.over_time]
+        self._over_time = [a.torques, a.servos, a.wrenches.functions]
+        self._over_time += [] if a.tendons is None else [a.tendons.functions]
+        self._called = [each.called for each in self._over_time]
         self._called += [each.called for each in (*a.joint_forces, *a.body_forces)]
         self._called += [] if a.springs is None else a.springs.called
         self._functions: list[Table] = []  # that tables point to
@@ -341,13 +339,19 @@ class ActingAtOnce:
     @property
     def asks(self) -> bool:
         """Whether steps call functions of Python's, which may take any time."""
-        own = (*self._acting.joint_forces, *self._acting.body_forces)
         springs = [] if self._acting.springs is None else self._acting.springs.given
-        by_python = any(not force.compiled for force in own) or not all(isinstance(f, Dispatcher) for f, _ in springs)
-        return by_python or any(each.rows.others for each in self.over_time)
+        return bool(self.by_python) or not all(isinstance(f, Dispatcher) for f, _ in springs)
+
+    @property
+    def by_python(self) -> list[ByPython]:
+        """The functions that Python calls, but for those of springs."""
+        a = self._acting
+        asked = [each.by_python for each in self._over_time]
+        asked += [each.by_python for each in (*a.joint_forces, *a.body_forces)]  # by kinds, for type checkers
+        return [each for each in asked if each is not None]
 
     @functools.cached_property
-    def _by_python(self) -> Table:
+    def _from_python(self) -> Table:
         """For calls from Python, whose checks of what functions give are stricter."""
         return self._table(False)
 
@@ -375,14 +379,14 @@ class ActingAtOnce:
         """Compile, or load from the cache, what calls from Python take; no function is called."""
         nothing = np.zeros(0)
         act_from_python.compile(
-            tuple(numba.typeof(each) for each in (self._by_python.data, nothing, nothing, nothing, True))
+            tuple(numba.typeof(each) for each in (self._from_python.data, nothing, nothing, nothing, True))
         )
 
     def __call__(self, t: float, q: Floats, u: Floats, boundary: Floats, tau: Floats) -> Floats:
         """Act at a time `t` (s), as `ExternalLoads.apply`; gives the motions of the steps, where they are needed."""
         self._forget()  # whatever compiled steps have tried before
         self.time[0], self._boundary[:] = t, boundary.ravel()
-        act_from_python(self._by_python.data, q, u, tau, False)
+        act_from_python(self._from_python.data, q, u, tau, False)
         self.tell(t)
         return self._motion
 
@@ -426,4 +430,4 @@ class ActingAtOnce:
         """Act where something was wrong, by Python; nothing is asked of other ranks."""
         q, u, self._boundary[:], self._ends[:] = self._wrong_at
         self.time[0] = self._wrong[1]
-        act_from_python(self._by_python.data, q, u, np.zeros(len(u)), True)
+        act_from_python(self._from_python.data, q, u, np.zeros(len(u)), True)

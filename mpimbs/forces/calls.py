@@ -121,6 +121,28 @@ def _code(function: Any) -> Any:
     return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
 
 
+class ByPython:
+    """Functions that `call` calls at a time (s), of what `told` has; they write to `found`."""
+
+    def __init__(self, call: Callable[[float], None], told: list[Floats], found: list[Floats]) -> None:
+        self._call, self._told, self._found = call, told, found
+        self.keep(np.nan)
+
+    def keep(self, t: float) -> None:
+        """Keep what they were told and gave last, at a time (s); not a number: they were not called."""
+        self._kept = t, [room.copy() for room in self._told], [room.copy() for room in self._found]
+
+    def gives_other(self) -> bool:
+        """Whether of that they give something else now."""
+        t, told, found = self._kept
+        if np.isnan(t):
+            return False
+        for room, values in zip(self._told, told, strict=True):
+            room[:] = values
+        self._call(t)
+        return any((room != values).any() for room, values in zip(self._found, found, strict=True))
+
+
 class RowsArrays(NamedTuple):
     """Functions by rows, as `values_of_rows` takes them; see `OverTime.knots`."""
 
@@ -221,10 +243,11 @@ class TimeFunctions:
         self._call(t)
         return self._values
 
-    def of_python(self, t: float) -> Floats:
-        """Give the values at a time (s) of those that Python calls."""
-        self._call(t)
-        return np.concatenate([np.zeros(0), *(self._values[own] for _, _, own in self._called)])
+    @property
+    def by_python(self) -> ByPython | None:
+        """Those that Python calls, if any."""
+        found = [self._values[own] for _, _, own in self._called]
+        return ByPython(self._call, [], found) if found else None
 
     def _call(self, t: float) -> None:
         for title, function, own in self._called:

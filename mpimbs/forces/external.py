@@ -3,6 +3,7 @@ servos, friction, tendons, body forces, springs between bodies, fluids; and what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.at_once import Acting, ActingAtOnce
-from mpimbs.forces.calls import TimeFunctions, checked_values, servos_of_time, torques_over_time
+from mpimbs.forces.calls import ByPython, checked_values, servos_of_time, torques_over_time
 from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
@@ -67,6 +68,7 @@ class ExternalLoads:
         self.motions = motions = GivenMotions(subchain) if motions is None else motions
         self._subchain, system = subchain, subchain.system
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
+        self._of_loops, self._time = [np.zeros(part.freedoms(loop)) for part, loop, _ in self._loops], np.nan
         self._torques, self._speeds = torques_over_time(subchain)
         self.bounded = Bounded.of(subchain.columns)
         self._servos, self._driven = servos_of_time(subchain, self.bounded)
@@ -136,25 +138,28 @@ class ExternalLoads:
             A function failed or gave no finite numbers; names body and time.
         """
         motion = None if self._acting is None else self._acting(t, q, u, boundary, tau)
-        for part, loop, torque in self._loops:
-            title = f"the torque function of loop '{self._subchain.system.loops[int(part.numbers[loop])].name}'"
-            part.set_torque(loop, checked_values(title, t, torque, part.freedoms(loop)))
+        self._on_loops(t)
+        for (part, loop, _), torque in zip(self._loops, self._of_loops, strict=True):
+            part.set_torque(loop, torque)
         self.motions.drive(t, tau)
         return motion if self.needs_motions else None
 
-    @property
-    def _over_time(self) -> list[TimeFunctions]:
-        """All functions of time, but for those of loops and given motions."""
-        return [] if self._acting is None else self._acting.over_time
+    def _on_loops(self, t: float) -> None:
+        self._time = t
+        for (part, loop, torque), room in zip(self._loops, self._of_loops, strict=True):
+            title = f"the torque function of loop '{self._subchain.system.loops[int(part.numbers[loop])].name}'"
+            room[:] = checked_values(title, t, torque, len(room))
 
-    @property
-    def has_functions(self) -> bool:
-        """Whether Python calls any of these."""
-        return any(functions.rows.others for functions in self._over_time)
+    @functools.cached_property
+    def by_python(self) -> list[ByPython]:
+        """All functions that Python calls, but for given motions."""
+        found = [] if self._acting is None else self._acting.by_python
+        return found + ([ByPython(self._on_loops, [], self._of_loops)] if self._loops else [])
 
-    def of_python(self, t: float) -> Floats:
-        """Give what those give that Python calls, at a time (s)."""
-        return np.concatenate([np.zeros(0), *(functions.of_python(t) for functions in self._over_time)])
+    def keep(self) -> None:
+        """Keep what these were told and gave last, for their `gives_other`."""
+        for each in self.by_python:
+            each.keep(self._time if self._acting is None else float(self._acting.time[0]))
 
     def resistance(self) -> list[Floats | None]:
         """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.

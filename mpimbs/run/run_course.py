@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
-from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.files.checkpoint import Kept
@@ -21,6 +21,7 @@ from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputError, OutputFile
 from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.files.samples import Samples
+from mpimbs.forces.external import ExternalLoads
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
 from mpimbs.run.keeper import Keeper, Signals
@@ -45,14 +46,12 @@ class Run(Trajectory):
 
     Parameters
     ----------
-    settings : SimulationSettings
-        Checked.
+    settings, state
+        See `Trajectory`.
     path : Path or None
         Of the output.
     kept : Kept, optional
         Go on from this.
-    state : State, optional
-        Begin with this.
     """
 
     def __init__(
@@ -71,8 +70,7 @@ class Run(Trajectory):
         self._kept = kept
         self.outcome: Result | None = None  # of a run that has ended
         self._told_stiff = False
-        self._given: Floats | None = None  # what functions of Python's gave last
-        self._has_functions: tuple[Dynamics | None, bool] = (None, False)
+        self._asked_of: tuple[ExternalLoads | None, bool] = (None, False)  # and whether any rank's asks Python
         super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
         self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         self._changed()
@@ -185,28 +183,21 @@ class Run(Trajectory):
             stepper.held[:] = held[self._own_forces]
             stepper.restart()
 
-    def begin_anew(self) -> None:
-        """Take nothing from the step before where functions of Python's give other than when `keep_given` was called.
+    def go_on(self, action: Callable[..., None], *arguments: float) -> None:
+        """Do something whose first step takes nothing from the last one where functions of Python's give other now.
 
-        A controller may have changed what they give meanwhile. All ranks call.
+        A controller may have changed what they give since this was called last. All ranks call.
         """
-        before, now = self._given, self._functions()
-        if before is not None and now is not None:
-            changed = len(now) != len(before) or bool((now != before).any())
+        external, there = self._asked_of
+        if external is not None and there and self.stepper.takes_over:
+            changed = together(self._comm, lambda: any(each.gives_other() for each in external.by_python))
             if self._comm.allreduce(changed, MPI.LOR):
                 self.stepper.restart()
-
-    def keep_given(self) -> None:
-        """Keep what functions of Python's give at the time reached; all ranks call."""
-        self._given = self._functions()
-
-    def _functions(self) -> Floats | None:
-        """What functions of time that Python calls give now; None where there are none on any rank."""
-        dynamics, t = self.dynamics, self.stepper.time
-        external = dynamics.divided.external
-        if self._has_functions[0] is not dynamics:
-            self._has_functions = dynamics, self._comm.allreduce(external.has_functions, MPI.LOR)
-        return together(self._comm, lambda: external.of_python(t)) if self._has_functions[1] else None
+        action(*arguments)
+        if external is not (now := self.dynamics.divided.external):
+            self._asked_of = now, self._comm.allreduce(bool(now.by_python), MPI.LOR)
+        if self._asked_of[1]:
+            now.keep()
 
     def _renew(self) -> None:
         """Go on with another integrator, whose first step takes nothing from the last one of this."""

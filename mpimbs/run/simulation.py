@@ -127,7 +127,7 @@ class Simulation:
             taken = after_error.enter_context(Signals(signals))
             self._run = Run(system, settings, comm, output, checkpoints, taken, kept, state)
             self._open = after_error.pop_all()
-        self._go(self._run, self._run.begin)
+        self._try(self._run.go_on, self._run.begin)
 
     def __enter__(self) -> Self:
         return self
@@ -259,7 +259,7 @@ class Simulation:
         alike(self._comm, lambda: {"t": float(t)})
         if not run.stepper.time * (1.0 - TOGETHER) <= t <= self._end_time:
             raise InputError(f"t = {t} s can't be reached from t = {self.time:g} s{self._until}; give a time between")
-        self._go(run, run.advance, t)
+        self._try(run.go_on, run.advance, t)
 
     def run(self, until: float | None = None) -> Result:
         """Simulate to a time (s), `t_end` by default; give what is known then. It may go on. Raises as `advance`."""
@@ -276,7 +276,7 @@ class Simulation:
         run = self._going()
         if run.ended:
             raise InputError(f"t_end = {self._end_time:g} s is reached: there is no further step")
-        self._go(run, run.step)
+        self._try(run.go_on, run.step)
         return run.stepper.time
 
     def finish(self, progress: bool = False) -> Result:
@@ -293,18 +293,10 @@ class Simulation:
                     if told := run.stiff():
                         shown.note(told)
 
-        self._try(run.begin_anew)
-        self._try(to_end)
+        self._try(run.go_on, to_end)
         return self.close()
 
-    def _go(self, run: Run, action: Callable[..., None], *arguments: float) -> None:
-        """Go on, where functions of Python's may give something else than when that was done last."""
-        if not run.starting:
-            self._try(run.begin_anew)
-        self._try(action, *arguments)
-        self._try(run.keep_given)
-
-    def _try(self, action: Callable[..., None], *arguments: float) -> None:
+    def _try(self, action: Callable[..., None], *arguments: Any) -> None:
         try:
             action(*arguments)
         except BaseException as error:

@@ -224,6 +224,11 @@ class Integrator(ABC):
     def restart(self) -> None:
         """Have the next step take nothing from the one before it: what acts has changed."""
 
+    @property
+    def takes_over(self) -> bool:
+        """Whether the next step takes rates from the one before it."""
+        return self._kept()[0] is not None
+
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:
         """Give what a memory has beyond what all have: rates where the next step begins, if known; and fields."""

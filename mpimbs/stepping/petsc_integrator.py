@@ -28,13 +28,7 @@ NOT_FINITE = 72  # PETSC_ERR_FP: the norm of the error is not finite
 
 
 class PetscIntegrator(Integrator):
-    """Takes the steps of an integrator of PETSc; see `Integrator`.
-
-    Parameters
-    ----------
-    name : str
-        See `schemes.scheme_of`.
-    """
+    """Takes the steps of an integrator of PETSc, by a name as of `schemes.scheme_of`; see `Integrator`."""
 
     def __init__(
         self,

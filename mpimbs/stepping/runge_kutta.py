@@ -38,13 +38,7 @@ BITS = 3  # of what may be asked for
 
 
 class RungeKutta(Integrator):
-    """Takes the steps of a scheme of our own; see `Integrator`.
-
-    Parameters
-    ----------
-    name : str
-        A name in `tableaux.TABLEAUX`.
-    """
+    """Takes the steps of a scheme of our own, by a name in `tableaux.TABLEAUX`; see `Integrator`."""
 
     def __init__(
         self,

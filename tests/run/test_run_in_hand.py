@@ -111,6 +111,54 @@ def test_what_functions_give_may_change_between_calls(
     assert simulation.result.evaluations < 1.2 * evaluations, "a change is no error of steps"
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["", "looked at"])
+def test_what_functions_of_the_state_give_may_change(comm: MPI.Comm, looks: bool) -> None:
+    """A controller's goal and a wind; also where what they give now is looked at before it acts in a step."""
+    now = [0.0, 0.0]
+
+    def made(goal: Any, wind: Any) -> System:
+        system = system_from("chain:3")
+        system.add_joint_force(["link1", "link2"], lambda t, q, u: 20.0 * (goal() - q) - u)
+        system.add_body_force(["link3"], lambda t, motion: (np.zeros(3), (wind() - motion.velocity) * 0.5))
+        return system
+
+    state, settings = None, {"dt": 2e-3, "integrator": "dopri5"}
+    with Simulation(made(lambda: now[0], lambda: now[1]), comm, **settings) as simulation:
+        for number, (goal, wind) in enumerate(((0.5, 2.0), (0.5, -7.0), (0.2, -7.0)), 1):
+            now[:] = goal, wind
+            if looks:
+                simulation.loads("link1")
+            simulation.advance(0.05 * number)
+            alone = made(lambda goal=goal: goal, lambda wind=wind: wind)
+            with Simulation(alone, comm, state=state, **settings) as other:
+                other.advance(0.05)
+                state = other.state
+            assert_close(f"piece {number}", np.hstack(simulation.state[:2]), np.hstack(state[:2]), "runs on ranks")
+
+
+def test_what_drives_a_loop_may_change_between_calls(comm: MPI.Comm) -> None:
+    """As of joints."""
+    given, now = system_from("parallelogram").contents, [0.0]
+
+    def driven(torque: Any) -> System:
+        system, (first, *others) = System("driven", gravity=given.gravity), list(given.loops)
+        for body in given.bodies():
+            system.add(body)
+        for loop in (first.model_copy(update={"torque": torque}), *others):
+            system.add_loop(loop)
+        return system
+
+    state, settings = None, {"dt": 2e-3, "integrator": "dopri5"}
+    with Simulation(driven(lambda t: now[0]), comm, **settings) as simulation:
+        for number, torque in enumerate((0.5, -0.7, 0.2), 1):
+            now[0] = torque
+            simulation.advance(0.05 * number)
+            with Simulation(driven((torque,)), comm, state=state, **settings) as alone:
+                alone.advance(0.05)
+                state = alone.state
+            assert_close(f"piece {number}", np.hstack(simulation.state[:2]), np.hstack(state[:2]), "runs on ranks")
+
+
 def test_what_functions_give_again_costs_nothing(comm: MPI.Comm) -> None:
     """The same steps and bits whether a simulation is advanced once or often, and no further evaluations."""
     system = system_from("chain:3")

@@ -54,8 +54,6 @@ class AugmentedLagrangian:
 
     Parameters
     ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive the coupling. All ranks make it together.
     part : AbsoluteBodies
         That of this rank.
 

@@ -57,8 +57,6 @@ class ConstraintLoads:
 
     Parameters
     ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive the coupling.
     part : SeparablePart
         That of this rank.
     exact : Butterflied, optional

@@ -73,12 +73,8 @@ class EnsembleRun:
     ----------
     members : Members
         All copies, checked.
-    settings : SimulationSettings
-        Checked.
-    path : Path or None
-        Of the output.
-    kept : Kept, optional
-        Go on from this.
+    settings, path, kept
+        See `run_course.Run`.
     """
 
     def __init__(

@@ -150,14 +150,8 @@ class CopiesInTurn:
     ----------
     systems : sequence of System
         One for all copies, or one for each, with the same joints.
-    names : sequence of str
-        What the copies are called.
-    table : SampleTable
-        Of the ensemble.
-    state : (array [copies, nq], array [copies, nu]), optional
-        Where they begin, those of the models by default.
-    memory : CopiesMemory, optional
-        Go on from that of other ones: with the same bits.
+    names, table, state, memory
+        See `CopiesInLanes`.
 
     Attributes
     ----------

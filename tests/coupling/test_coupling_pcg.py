@@ -156,3 +156,17 @@ def test_not_finite_is_no_error(comm: MPI.Comm) -> None:
 def test_senseless_solvers(solver: LoadSolver, words: str) -> None:
     with pytest.raises(InputError, match=words):
         coupling_named("pcg", solver)
+
+
+def test_the_condition_of_what_is_not_definite(comm: MPI.Comm) -> None:
+    """Infinite, whenever the iteration ends: PETSc would look for it, in numbers that were never written, for ever."""
+    system = system_from("spatial_chain:40")
+    with closing(separated(system, comm, 7, LoadSolver())) as dynamics:
+        dynamics.accelerations(*parts(dynamics, *moving_state(system)))
+        coupling = dynamics.divided.coupling
+        matrix = coupling._matrix.mat  # type: ignore[attr-defined]
+        assert 1.0 < coupling.condition() < np.inf  # type: ignore[attr-defined]
+        size = matrix.norm()
+        for share in (0.05, 0.2, 0.5):
+            matrix.shift(-share * size)
+            assert coupling.condition() == np.inf  # type: ignore[attr-defined]

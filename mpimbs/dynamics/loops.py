@@ -19,7 +19,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError, warn_caller
 from mpimbs.closure.geometry import LoopJoints, body_motions
-from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError
+from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError, displacements
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
@@ -38,6 +38,8 @@ ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from t
 CLOSED = 1e-12  # the same: closed enough
 ENOUGH = 1e-3  # of open places: what a change may leave, for the next, where equations are hardly consistent
 ROUNDS = 60  # of Newton's method at the most
+ALIKE = 1e-7  # rad, and m in lengths of the system: so near to closed a step is the least one to its square
+CONVERGED = 1e-10  # the same: of the last step to the nearest closed state
 SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
@@ -237,7 +239,7 @@ class ClosedLoops:
         self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
         iterative = self._divided.coupling.iterative
         try:
-            if iterative is not None and places:
+            if iterative is not None and places and not speeds:
                 iterative.enough = ENOUGH
             self._divided.evaluate_unforced(q, u, udot, rates)
         finally:
@@ -363,6 +365,30 @@ class ClosedLoops:
             "rad); check the positions of its joint on both bodies and the initial coordinates, or whether its links "
             "are long enough"
         )
+
+    def nearest_places(self, q: Floats, given: Floats) -> Floats:
+        """Give the closed coordinates [nq] that are nearest to `given` ones by kinetic energy, from closed ones beside.
+
+        The least change from `given`, linearized once more where loops are closed, until it leads nowhere else: a step
+        of Newton's method is the least one where loops are open, of whichever of redundant constraints was left in,
+        and wrong by its square. Where this does not converge `q` stays.
+        """
+        divided, there, last = self._divided, q, np.inf
+        for _ in range(ROUNDS):
+            places = divided.gather_q.everywhere(there), divided.gather_q.everywhere(given)
+            back = displacements(divided.system, *places)[divided.gather_u.part]
+            if divided.largest_speed(back) <= ALIKE:
+                break
+            self.evaluations += 1
+            try:
+                change = back + self._change(there, back, 1.0, 1.0)
+            except SimulationError:  # of redundant constraints
+                break
+            most = divided.largest_speed(change)
+            if not most <= 0.5 * last:
+                break
+            there, last = divided.subchain.displaced(there, change), most
+        return self.close_places(there) if last <= CONVERGED else q
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> CarriedLoads:
         """Give the loads of this rank's inboard joints and of all loops.

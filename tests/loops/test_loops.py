@@ -12,6 +12,7 @@ from mpi4py import MPI
 from cases import parts
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.closure.jacobian import displacements
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_ranks
@@ -112,7 +113,8 @@ def test_in_absolute_coordinates(comm: MPI.Comm, name: str) -> None:
 @pytest.mark.cases(8)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
-    """Speeds that loops allow by the dense oracle; places where they are closed; violations, the same on all ranks."""
+    """Speeds that loops allow by the dense oracle; places where they are closed, to which no way that they allow leads
+    nearer; violations, the same on all ranks."""
     system, q, u, _ = state(name)
     if system.n_bodies < comm.size:
         pytest.skip("more ranks than bodies")
@@ -126,7 +128,8 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
         speeds, own = loops.close_speeds(mine[0], mine[2]), dynamics.gather_u.part
         away = dynamics.subchain.displaced(q[dynamics.gather_q.part], 1e-4 * rng.normal(size=system.nu)[own])
         apart = loops.violations(away, mine[1])[:, 0]
-        placed, moved = (whole(dynamics, q) for q in (loops.close_places(away), away))
+        closest = loops.nearest_places(loops.close_places(away), away)
+        placed, moved = (whole(dynamics, q) for q in (closest, away))
     nothing = np.zeros(len(system.contents.loops))
     assert_close("positions", left[:, 0], nothing, "closed loops", scale=1.0, comm=comm)
     assert_close("velocities", left[:, 1], nothing, "closed loops", scale=float(np.abs(u).max()), comm=comm)
@@ -139,6 +142,11 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     alike = [loop.type in COMPARED for loop in system.contents.loops]
     assert_close("violations", apart[alike], position_violation(system, moved)[alike], "measures", scale=1.0, comm=comm)
     assert_close("places", position_violation(system, placed), nothing, "closed loops", scale=1.0, comm=comm)
+    back = displacements(system.contents, placed, moved)
+    assert_close(
+        "ways nearer", allowed_speeds(system, placed, back), np.zeros(system.nu), "loops",
+        scale=float(np.abs(back).max()), comm=comm,
+    )  # fmt: skip
 
 
 @pytest.mark.cases(2)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError
@@ -339,16 +338,15 @@ class ActingAtOnce:
     @property
     def asks(self) -> bool:
         """Whether steps call functions of Python's, which may take any time."""
-        springs = [] if self._acting.springs is None else self._acting.springs.given
-        return bool(self.by_python) or not all(isinstance(f, Dispatcher) for f, _ in springs)
+        return bool(self.by_python)
 
     @property
     def by_python(self) -> list[ByPython]:
-        """The functions that Python calls, but for those of springs."""
+        """The functions that Python calls."""
         a = self._acting
         asked = [each.by_python for each in self._over_time]
         asked += [each.by_python for each in (*a.joint_forces, *a.body_forces)]  # by kinds, for type checkers
-        return [each for each in asked if each is not None]
+        return [each for each in asked if each is not None] + ([] if a.springs is None else a.springs.by_python)
 
     @functools.cached_property
     def _from_python(self) -> Table:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, InputError, SimulationError
-from mpimbs.forces.calls import called, shaped
+from mpimbs.forces.calls import ByPython, called, shaped
 from mpimbs.forces.modules import function_of
 from mpimbs.model.contents import Contents
 from mpimbs.model.motion import Motion, TableMotion
@@ -57,7 +57,8 @@ class GivenMotions:
         ]
         self._stops = Stops.of(c)
         self._rests = False
-        self._found: tuple[float, list[Floats]] = (np.nan, [])  # at the last time
+        self.time = np.nan  # that was asked for last
+        self._found = [np.zeros((3, speeds.stop - speeds.start)) for *_, speeds in self._joints]  # then
 
     def __bool__(self) -> bool:
         """Whether there are any here."""
@@ -66,11 +67,23 @@ class GivenMotions:
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
         """Let them stay where they are at the time, without speed or acceleration, for statics."""
-        before, self._rests, self._found = self._rests, True, (np.nan, [])
+        before, self._rests = self._rests, True
+        self.forget()
         try:
             yield
         finally:
-            self._rests, self._found = before, (np.nan, [])
+            self._rests = before
+            self.forget()
+
+    def forget(self) -> None:
+        """Ask the functions again, even at the time that was asked for last."""
+        self.time = np.nan
+
+    @functools.cached_property
+    def by_python(self) -> list[ByPython]:
+        """The functions that Python calls."""
+        changing = any(not isinstance(function, TableMotion) for _, function, *_ in self._joints)
+        return [ByPython(self._ask, [], self._found)] if changing else []
 
     def follow(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give coordinates and speeds of these bodies with those of the joints that follow as they are at time `t` (s).
@@ -82,6 +95,7 @@ class GivenMotions:
         """
         if not self._joints:
             return q, u
+        self.forget()
         q, u = q.copy(), u.copy()
         for (_, _, places, speeds), (value, velocity, _) in zip(self._joints, self._at(t), strict=True):
             q[places], u[speeds] = value, velocity
@@ -98,7 +112,7 @@ class GivenMotions:
         `through` [nu] is what passes the joints: that, and what turns the rotors, less what springs, dampers and
         torques and stops of the model do.
         """
-        c, (_, found) = self._subchain.columns, self._found
+        c, found = self._subchain.columns, self._found
         forces, stops = np.zeros(len(u)), np.zeros(len(u))
         stops[self._stops.speeds] = self._stops.forces(q, u)
         for (_, _, places, speeds), (_, _, acceleration) in zip(self._joints, found, strict=True):
@@ -115,7 +129,7 @@ class GivenMotions:
         """
         if not self._joints:
             return None
-        step, (before, after) = end - begin, (list(self._at(t)) for t in (begin, end))
+        step, (before, after) = end - begin, ([value.copy() for value in self._at(t)] for t in (begin, end))
         for (body, _, _, speeds), old, new in zip(self._joints, before, after, strict=True):
             place, speed, acceleration = np.maximum(np.abs(old), np.abs(new))
             moved, faster, _ = np.abs(new - old)
@@ -167,9 +181,15 @@ class GivenMotions:
 
     def _at(self, t: float) -> list[Floats]:
         """Coordinates, speeds and accelerations of each joint [3, nu]."""
-        if self._found[0] != t:
-            self._found = t, [self._value(t, *joint) for joint in self._joints]
-        return self._found[1]
+        if self.time != t:
+            self._ask(t)
+        return self._found
+
+    def _ask(self, t: float) -> None:
+        self.forget()  # until all are found
+        for room, joint in zip(self._found, self._joints, strict=True):
+            room[:] = self._value(t, *joint)
+        self.time = t
 
     def _value(self, t: float, body: int, function: Callable[..., Any], places: slice, speeds: slice) -> Floats:
         def what() -> str:

@@ -18,7 +18,7 @@ from numba.core.dispatcher import Dispatcher
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, warn_caller
-from mpimbs.forces.calls import called, entered, shaped
+from mpimbs.forces.calls import ByPython, called, entered, shaped
 from mpimbs.kernels.calling import CallBack, call_at, call_back
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
@@ -278,6 +278,16 @@ class ActingSprings:
     def tensions(self) -> Floats:
         """Tension (N) of each, as found last."""
         return self._found[:, TENSION]
+
+    @property
+    def by_python(self) -> list[ByPython]:
+        """The functions that Python calls, told of what was found last."""
+        length, rate, tension = (self._found[:, column] for column in (LENGTH, RATE, TENSION))
+        return [
+            ByPython(functools.partial(self._put_values, function, which), [length, rate], [tension])
+            for function, which in self.given
+            if not isinstance(function, Dispatcher)
+        ]
 
     @property
     def conservative_power(self) -> float:

@@ -161,6 +161,17 @@ def test_a_driven_pendulum(comm: MPI.Comm) -> None:
         assert_close("drive", drive, [force, 0.0], "runs", scale=1.0)
 
 
+def test_a_motion_that_changes(comm: MPI.Comm) -> None:
+    """What it gives now counts, also at a time that was asked for before."""
+    given = [0.1, 0.2, 0.3]
+    with closing(Dynamics(cart(lambda t: given), comm)) as dynamics:
+        state = parts(dynamics, np.array([0.0, 0.7]), np.zeros(2))
+        for given[2] in (0.3, -2.0):
+            udot = dynamics.gather_u.everywhere(dynamics.accelerations(*state, None, 0.5))
+            assert_close("given", udot[:1], [given[2]], "rounding")
+            assert_close("swinging", udot[1:], [swinging(1e-12, lambda t: given)[1]], "rounding")
+
+
 def test_statics_and_implicit_steps(comm: MPI.Comm) -> None:
     """At rest the joint stays where it is at the begin, whatever its speed; implicit steps follow it, too."""
     system = cart(lambda t: tuple(value + 0.1 * (k == 0) for k, value in enumerate(wave(t))))

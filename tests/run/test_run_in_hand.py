@@ -66,8 +66,9 @@ def test_a_held_torque_is_one_of_the_model(comm: MPI.Comm, integrator: str) -> N
 
 
 def pushed(values: Any) -> System:
-    """An arm on which a torque, a servo, a wrench and a tendon act: functions of time, or numbers."""
-    torque, servo, force, pull = values
+    """An arm on which a torque, a servo, a wrench and a tendon act: functions of time, or numbers; and a spring, whose
+    tension is a function, and a joint that follows a motion."""
+    torque, servo, force, pull, tension, motion = values
     system, joint = System("arm"), {"type": "revolute", "axis": (0, 1, 0), "position": (0, 0, -0.5)}
     given = {
         "servo_stiffness": 3.0,
@@ -79,7 +80,10 @@ def pushed(values: Any) -> System:
     for k, more in enumerate(({"torque": torque}, given, {}, {})):
         body = {"mass": 1.0, "center_of_mass": (0, 0, -0.25), "inertia": (0.03, 0.03, 0.01, 0, 0, 0)}
         system.add(name=f"link{k}", joint=joint | more, wrench=[{"force": force}] if k == 2 else [], **body)
+    body["inertia"] = (0.03, 0.03, 0.01, 0, 0, 0)
+    system.add(name="led", parent="link0", joint=joint | {"position": (0.3, 0, 0), "motion": motion}, **body)
     system.add_tendon(name="cord", joints=("link1", "link3"), ratios=(1.0, -0.5), force=pull)
+    system.add_spring(name="pull", bodies=("world", "link3"), positions=((2.0, 0, 0), (0, 0, -0.5)), force=tension)
     return system
 
 
@@ -91,20 +95,31 @@ def test_what_functions_give_may_change_between_calls(
     """As a controller's does: a step takes nothing over from one on which something else acted. Against a simulation
     for each piece, of a model with the numbers."""
     pytest.importorskip("petsc4py" if "petsc" in integrator else "numpy")
-    pieces = [(2.0, -1.0, (1.0, 0, 3.0), 0.5), (-3.0, 2.0, (-2.0, 0, 1.0), -1.0), (0.0, 5.0, (0, 0, 0), 2.0)]
-    now: list[Any] = list(pieces[0])
+    pieces: list[Any] = [
+        (2.0, -1.0, (1.0, 0, 3.0), 0.5, 20.0, 8.0),
+        (-3.0, 2.0, (-2.0, 0, 1.0), -1.0, 5.0, -12.0),
+        (0.0, 5.0, (0, 0, 0), 2.0, -10.0, 0.0),
+    ]
+    now, led = list(pieces[0]), np.zeros(2)  # angle and speed of the joint that follows, where a piece begins
 
     def given(k: int) -> Any:
         return lambda t: now[k]
 
-    state, evaluations = None, 0
-    with Simulation(pushed([given(k) for k in range(4)]), comm, integrator=integrator, **settings) as simulation:
+    def angle(s: float) -> Any:
+        return led[0] + s * led[1] + 0.5 * now[5] * s**2, led[1] + now[5] * s, now[5]
+
+    begun, state, evaluations = [0.0], None, 0
+    of_state = [lambda length, rate: now[4], lambda t: angle(t - begun[-1])]
+    driven = pushed([*(given(k) for k in range(4)), *of_state])
+    with Simulation(driven, comm, integrator=integrator, **settings) as simulation:
         for number, piece in enumerate(pieces, 1):
             now[:] = piece
             simulation.advance(0.05 * number)
-            with Simulation(pushed(piece), comm, state=state, integrator=integrator, **settings) as alone:
+            numbers = pushed([*piece[:4], of_state[0], angle])
+            with Simulation(numbers, comm, state=state, integrator=integrator, **settings) as alone:
                 alone.advance(0.05)
                 state = alone.state
+            led, begun = np.array(angle(0.05)[:2]), [0.05 * number]
             evaluations += alone.result.evaluations
             kind = "runs on ranks" if "dt" in settings else "adaptive steps"
             assert_close(f"piece {number}", np.hstack(simulation.state[:2]), np.hstack(state[:2]), kind)

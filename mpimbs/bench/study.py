@@ -254,7 +254,7 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
     ranks : sequence of int
         Numbers of ranks to predict.
     cluster : str
-        As for `predict.cluster.cluster_named`.
+        As for `bench.predict.cluster.cluster_named`.
 
     Raises
     ------

@@ -143,7 +143,7 @@ def predict(
     system : Contents
     ranks : iterable of int
     cluster : Cluster
-        See `cluster.cluster_named`.
+        See `bench.predict.cluster.cluster_named`.
     coupling : str
     calibration : Calibration, optional
         Of the same system: what it has measured is not measured again, whatever the coupling, ranks and cluster.

@@ -34,9 +34,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from fault_injection import descendants
+from laboratory.command import call, keep
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
@@ -57,8 +56,8 @@ SHARES = {1: 4, 2: 2, 3: 2, 4: 2}  # of the time
 class Task(NamedTuple):
     """What a job tries: so many seeds from the first on, for some time (s).
 
-    With `sequences` those of sequences alone, or without them; `plain` by the default coupling alone. Reduced cases go
-    to the folder `save`.
+    Those of `states` alone, of `sequences` alone, or all; `plain` by the default coupling alone. Reduced cases go to
+    the folder `save`.
     """
 
     first: int
@@ -67,7 +66,8 @@ class Task(NamedTuple):
     log: str
     most: int
     plain: bool
-    sequences: bool | None
+    states: bool
+    sequences: bool
     save: str
 
 
@@ -82,7 +82,8 @@ def work(task: Task) -> None:
     from sequences import check_sequence, kept_text
 
     comm, begin, seen = MPI.COMM_WORLD, time.monotonic(), set[tuple[str, ...]]()
-    first, systems, seconds, _, most, plain, sequences, _ = task
+    first, systems, seconds, _, most, plain, states, sequences, _ = task
+    step = EVERY if sequences and not states else 1
     log, save = Path(task.log), Path(task.save)
 
     def write(**entry: Any) -> None:
@@ -90,12 +91,12 @@ def work(task: Task) -> None:
             with log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
 
-    for seed in range(first + (-first % EVERY if sequences else 0), first + systems, EVERY if sequences else 1):
+    for seed in range(first + -first % step, first + systems, step):
         if comm.bcast(time.monotonic() - begin > seconds):
             break
         write(begin=seed, bodies=0)
         try:
-            course = None if seed % EVERY or sequences is False else course_of(seed, comm.size, plain)
+            course = None if seed % EVERY or (states and not sequences) else course_of(seed, comm.size, plain)
             case = case_of(seed, most=most) if course is None else course.case
             write(begin=seed, bodies=case.system.n_bodies)
             lived = None
@@ -192,7 +193,8 @@ def main(
     most: int = 3000,
     only: int | None = None,
     plain: bool = False,
-    sequences: bool | None = None,
+    states: bool = False,
+    sequences: bool = False,
     of_sources: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
@@ -207,6 +209,7 @@ def main(
     seed : int, optional
         The first; by default one of the clock, which is printed.
     ranks : sequence of int
+        On which numbers of ranks.
     folder : Path
         Where logs, reduced cases and counts.json go.
     most : int
@@ -215,8 +218,8 @@ def main(
         Try this seed alone.
     plain : bool
         By the default coupling with its own choice of lanes alone, for which less is compiled.
-    sequences : bool, optional
-        The seeds of sequences alone, or none; by default every tenth is of one.
+    states, sequences : bool
+        Seeds of these alone; of all every tenth is of a sequence.
     of_sources : bool
         The first seed follows from the package's sources in place of the clock.
     add : bool
@@ -230,7 +233,7 @@ def main(
     """
     sys.path.insert(0, str(TESTS))
     first = next(value for value in (only, seed, begin_of(of_sources)) if value is not None)
-    click.echo(f"seeds from {first}")
+    print(f"seeds from {first}", flush=True)
     for log in () if add else folder.glob("ranks*.*"):
         log.unlink()
     failed: list[dict[str, Any]] = []
@@ -242,16 +245,18 @@ def main(
         left = 1 if only is not None else systems
         while left > 0 and (time.monotonic() < end or only is not None):
             rest, save = max(end - time.monotonic(), 1.0), str(folder / "corpus")
-            crash = job(number, Task(begin, left, rest, str(log), most, plain, sequences, save))
+            crash = job(number, Task(begin, left, rest, str(log), most, plain, states, sequences, save))
             if crash is None:
                 break
             failed.append(crash)
             with log.open("a") as file:
                 file.write(json.dumps(crash) + "\n")
-            click.echo(f"seed {crash['seed']} on {number} rank(s) {crash['crashed']}:\n{crash['text'][-1500:]}")
+            print(f"seed {crash['seed']} on {number} rank(s) {crash['crashed']}:\n{crash['text'][-1500:]}", flush=True)
             left -= crash["seed"] + 1 - begin
             begin = crash["seed"] + 1
-    return counts(folder, ranks)
+    found = counts(folder, ranks)
+    show(found, folder)
+    return found
 
 
 def begin_of(sources: bool) -> int:
@@ -287,7 +292,7 @@ def counts(folder: Path, ranks: Sequence[int]) -> dict[str, Any]:
             "not judged": dict(Counter(reason(text) for entry in done for text in entry["unjudged"])),
             "refused": dict(Counter(reason(text) for entry in done for text in entry["refused"]).most_common()),
         }
-    (folder / "counts.json").write_text(json.dumps(found, indent=1))
+    keep(folder / "counts.json", found)
     return found
 
 
@@ -305,38 +310,19 @@ def show(found: dict[str, Any], folder: Path) -> None:
             f"{len(count['crashed'])} crashed",
             f"{sum(count['not judged'].values())} not judged",
         )
-        click.echo(
+        print(
             f"{number} rank(s): {count['systems']} systems, {count['evaluated']} evaluations, {count['sequences']} "
             f"sequences, {count['lived to the end']} to the end, {', '.join(parts)}"
         )
         if count["acts"]:
-            click.echo(f"    of sequences {', '.join(f'{name} {times}' for name, times in count['acts'].items())}")
+            print(f"    of sequences {', '.join(f'{name} {times}' for name, times in count['acts'].items())}")
         for text, times in count["refused"].items():
-            click.echo(f"    refused {times} times: {text}")
+            print(f"    refused {times} times: {text}")
         log = folder / f"ranks{number}.jsonl"
         for line in log.read_text().splitlines() if log.exists() else ():
             entry = json.loads(line)
             for text in (*entry.get("wrong", ()), *entry.get("told", ()))[:3]:
-                click.echo(f"    seed {entry['seed']} ({entry['bodies']} bodies, {entry['loops']} loops): {text}")
-
-
-@click.command(help=main.__doc__)
-@click.option("--seconds", default=60.0)
-@click.option("--systems", default=10**9)
-@click.option("--seed", type=int)
-@click.option("--ranks", default="1,2,3,4")
-@click.option("--folder", type=Path, default=Path("results/fuzz"))
-@click.option("--most", default=3000)
-@click.option("--only", type=int)
-@click.option("--plain", is_flag=True)
-@click.option("--sequences/--states", default=None)
-@click.option("--of-sources", is_flag=True)
-@click.option("--add", is_flag=True, help="Add to what is in the folder.")
-def command(**given: Any) -> None:
-    given["ranks"] = [int(number) for number in given["ranks"].split(",")]
-    found = main(**given)
-    show(found, given["folder"])
-    sys.exit(any(count["wrong"] or count["crashed"] or loud(count) for count in found.values()))
+                print(f"    seed {entry['seed']} ({entry['bodies']} bodies, {entry['loops']} loops): {text}")
 
 
 if __name__ == "__main__":
@@ -344,4 +330,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         work(Task(*json.loads(sys.argv[2])))
     else:
-        command()
+        found = call(main)
+        sys.exit(any(count["wrong"] or count["crashed"] or loud(count) for count in found.values()))

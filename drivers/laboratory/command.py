@@ -76,7 +76,7 @@ def _option(parameter: inspect.Parameter, hint: Any, told: str | None) -> click.
     name, default = parameter.name, parameter.default
     several = get_origin(hint) is not None and type(None) not in get_args(hint)
     of = next((part for part in get_args(hint) if part is not type(None)), hint)
-    if name in UNNAMED:
+    if name in UNNAMED and of is not int:
         return click.Argument([name], type=of, nargs=-1 if several else 1, required=default is parameter.empty)
     must, flag = default is parameter.empty, of is bool
     shown = ",".join(map(str, default)) if several and not must and default else not flag and default != ()

@@ -44,6 +44,8 @@ class Course:
     cadence: Checkpoints
     goals: list[float]  # times (s) that are hit; the last is the end
     drives: dict[int, tuple[str, Array]]  # at which of them, by number, the torque of which joint is set
+    commands: dict[int, float]  # and what a function of Python's that acts gives from there on
+    command: list[float]  # that it gives now
     # the goals are times of samples, where steps end, too (PETSc's do): single steps are then those of the course
     steps: bool
     acts: list[tuple[str, int, int]]  # what is done, on how many ranks it goes on, from which checkpoint
@@ -69,11 +71,18 @@ class Course:
     def drive(self, simulation: Simulation, k: int) -> None:
         if k in self.drives:
             simulation.set_torque(*self.drives[k])
+        self.command[0] = self.commands.get(k, self.command[0])
+
+    def commanded(self, time: float) -> None:
+        """Let the function of Python's give what it does at a time (s), before it is told of a goal there."""
+        given = [value for k, value in self.commands.items() if self.goals[k] < time * (1 - 1e-12)]
+        self.command[0] = given[-1] if given else 0.0
 
     def undisturbed(self, comm: MPI.Comm, apart: float = 0.0, output: Path | None = None) -> Result:
         """The result of the course; its begin `apart` from what it is, of its size."""
         source, (q, u) = np.random.default_rng(self.case.seed), (self.case.q, self.case.u)
         state = q + apart * source.uniform(-1, 1, len(q)), u + apart * self.fastest * source.uniform(-1, 1, len(u))
+        self.commanded(0.0)
         with Simulation(self.system, comm, output=output, state=state, **self.settings) as simulation:
             for k in range(len(self.goals)):
                 self.reach(simulation, k)
@@ -103,6 +112,9 @@ def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
         add_functions(source, system)
     if (compiled := Weighted(seed + 12 * 10**9)).chance(0.3):
         add_compiled(compiled, system)
+    command, at_times = [0.0], Weighted(seed + 13 * 10**9)
+    if commanded := at_times.chance(0.25):
+        add_command(at_times, system, command)
     changed = add_events(source, case, t_end) if source.chance(0.6) else set[str]()
     steps = source.chance(0.5)
     times = [every * k for k in range(1, round(t_end / every))]
@@ -115,6 +127,7 @@ def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
         if driven and source.chance(0.2):
             k = choice(source, driven)
             drives[goal] = system.contents.name_of(k), case.tau[at[k] : at[k + 1]] * source.uniform(-1, 1)
+    commands = {k: at_times.uniform(-10, 10) for k in range(len(goals) - 1) if commanded and at_times.chance(0.6)}
     most = min(ranks, system.n_bodies, 1 + (settings.get("cuts") or ranks - 1))
     first, same = 1 + source.index(most), source.chance(0.4)
     acts = [
@@ -127,7 +140,7 @@ def course_of(seed: int, ranks: int, plain: bool = False) -> Course:
     ]
     cadence = Checkpoints(steps=source.count(1, 12) if source.chance(0.8) else None, keep=1 + source.index(3))
     steps = steps and not scheme_of(integrator).own  # which pass samples, and are shortened at goals alone
-    return Course(case, settings, cadence, goals, drives, steps, acts, first, fastest, singular)
+    return Course(case, settings, cadence, goals, drives, commands, command, steps, acts, first, fastest, singular)
 
 
 def gust(t: float) -> tuple[float, float, float]:
@@ -154,6 +167,22 @@ def add_functions(source: Weighted, system: System) -> None:
         ways.append(lambda: system.set_torque(choice(source, movable), beat))
     for _ in range(source.count(1, 3)):
         choice(source, ways)()
+
+
+def add_command(source: Weighted, system: System, command: list[float]) -> None:
+    """What a controller does: a torque, the tension of a spring, or a force, by a function that gives a command."""
+    names = [system.contents.name_of(k) for k in range(system.n_bodies)]
+    movable = [name for name, body in zip(names, system.contents.bodies(), strict=True) if body.joint.kind.nu]
+    ways: list[Callable[[], object]] = [
+        lambda: system.add_wrench(choice(source, names), force=lambda t: (command[0], 0.0, 0.0)),
+        lambda: system.add_spring(
+            name="winch", bodies=("world", choice(source, names)), positions=(vector(source, 1), vector(source, 1)),
+            force=lambda length, rate: command[0],
+        ),
+    ]  # fmt: skip
+    if movable:
+        ways.append(lambda: system.add_joint_force(choice(source, movable), lambda t, q, u: command[0] - 0.1 * u))
+    choice(source, ways)()
 
 
 def add_compiled(source: Weighted, system: System) -> None:

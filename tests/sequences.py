@@ -112,6 +112,7 @@ class Life:
         course, case = self.course, self.course.case
 
         def begin() -> None:
+            course.commanded(0.0)
             self._simulation = Simulation(
                 course.system, self.part, output=self.output, checkpoints=course.cadence, signals=True,
                 state=(case.q, case.u), **course.settings,
@@ -216,9 +217,10 @@ class Life:
         """Go on from a checkpoint; gives its time (s)."""
         course, kept = self.course, read_checkpoint(file, self.part)
         now: float = kept.header["time"]
-        if course.steps and not course.drives and self._source.chance(0.3):
+        if course.steps and not (course.drives or course.commands) and self._source.chance(0.3):
             restart(kept, self.part, system=course.system)
             return now
+        course.commanded(now)
         cadence = replace(course.cadence, path=kept.place)
         self._simulation = Simulation.going_on(kept, course.system.contents, self.part, cadence, True)
         for k in set(course.ahead(now * (1 - 2e-12))) - set(course.ahead(now)):

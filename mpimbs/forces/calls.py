@@ -132,11 +132,11 @@ class ByPython:
         """Keep what they were told and gave last, at a time (s); not a number: they were not called."""
         self._kept = t, [room.copy() for room in self._told], [room.copy() for room in self._found]
 
-    def gives_other(self) -> bool:
-        """Whether of that they give something else now."""
+    def gives_other(self) -> bool | None:
+        """Whether of that they give something else now; None where they were not called."""
         t, told, found = self._kept
         if np.isnan(t):
-            return False
+            return None
         for room, values in zip(self._told, told, strict=True):
             room[:] = values
         self._call(t)

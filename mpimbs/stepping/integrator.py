@@ -57,6 +57,7 @@ def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -
 
 
 ROUNDING_OF_TIMES = 1e-14  # of times
+OTHER = 1e-6  # of the largest rate: rounding, on other ranks, changes them by less
 QUIET = contextlib.nullcontext()
 
 
@@ -228,6 +229,20 @@ class Integrator(ABC):
     def takes_over(self) -> bool:
         """Whether the next step takes rates from the one before it."""
         return self._kept()[0] is not None
+
+    def finds_other_rates(self) -> bool:
+        """Whether what acts now gives other rates than those that the next step takes over; all ranks call."""
+        kept, own = self._kept()[0], slice(self._end)
+        assert kept is not None
+        found, iterative = np.empty_like(kept), self._dynamics.divided.coupling.iterative
+        left = None if iterative is None else iterative.state()
+        with self._dynamics.derivative.uncounted():
+            self._evaluate(self.time, self.q, self.u, found, found[: self._nq], found[self._nq : self._end])
+        if iterative is not None and left is not None:  # the next solution is that of the same bits
+            iterative.go_on(left)
+        sizes = np.array([np.abs(found - kept)[own].max(initial=0.0), np.abs(kept)[own].max(initial=0.0)])
+        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
+        return not sizes[0] <= OTHER * sizes[1]
 
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:

@@ -273,6 +273,12 @@ def _make_unit(state, first):
 
 
 @kernel
+def _time(p, k):
+    """Time of a stage (s)."""
+    return p.numbers[REACHED] + p.stage_times[k] * p.numbers[TRIED]
+
+
+@kernel
 def _evaluate(p, state, k):
     """Write the rates of a state: of coordinates, of speeds, and the power of what acts along joints."""
     nq, nu = p.nq, p.nu
@@ -281,7 +287,7 @@ def _evaluate(p, state, k):
     rates, udot = span(p.rates, row, nq), span(p.rates, row + nq, nu)
     held = p.held
     if p.clock.size > 0:
-        p.clock[0] = p.numbers[REACHED] + p.stage_times[k] * p.numbers[TRIED]
+        p.clock[0] = _time(p, k)
     if p.acting.size > 0:
         held = p.acting
         for i in range(held.size):
@@ -361,8 +367,10 @@ def propose(plan):
 
 @kernel
 def stage(plan, k):
-    """See `_stage`."""
-    _stage(read(plan, PLAN), k)
+    """See `_stage`; gives the time (s) of stages within the step, whose last bit is that of compiled steps."""
+    p = read(plan, PLAN)
+    _stage(p, k)
+    return _time(p, k) if k < p.stages else np.nan
 
 
 @kernel

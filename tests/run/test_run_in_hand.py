@@ -174,6 +174,30 @@ def test_what_drives_a_loop_may_change_between_calls(comm: MPI.Comm) -> None:
             assert_close(f"piece {number}", np.hstack(simulation.state[:2]), np.hstack(state[:2]), "runs on ranks")
 
 
+@pytest.mark.parametrize("coupling", [{}, {"coupling": "pcg", "cuts": 2}], ids=["dcae", "pcg"])
+def test_what_functions_give_may_change_over_a_restart(comm: MPI.Comm, folder: Path, coupling: dict[str, Any]) -> None:
+    """A step that another torque acts in takes nothing over from the checkpoint."""
+    settings: dict[str, Any] = {"dt": 2e-3, "integrator": "dopri5"} | coupling
+    now, system, found = [0.0], system_from("chain:3"), {}
+    system.set_torque("link2", lambda t: now[0])
+    for after in (2.0, -3.0):
+        now[0], output = 2.0, folder / f"out{after}.h5"
+        with Simulation(
+            system, comm, output=output, t_end=0.1, every=0.05, checkpoints=Checkpoints(), **settings
+        ) as run:
+            run.advance(0.05)
+            run.save()
+            state = run.state
+        now[0] = after
+        result = restart(output, comm, system=system)
+        with Simulation(system, comm, state=state, **settings) as alone:
+            alone.advance(0.05)
+            found[after] = np.hstack(alone.state[:2])
+        ends = np.hstack((result.q[-1], result.u[-1])) if comm.rank == 0 else np.zeros(6)
+        comm.Bcast(ends)
+        assert_close(f"torque {after}", ends, found[after], "runs on ranks")
+
+
 def test_what_functions_give_again_costs_nothing(comm: MPI.Comm) -> None:
     """The same steps and bits whether a simulation is advanced once or often, and no further evaluations."""
     system = system_from("chain:3")

@@ -32,6 +32,14 @@ def test_nothing_heavy_is_loaded(script: str) -> None:
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_a_command_ends_without_looking_for_garbage() -> None:
+    script = f"import atexit, gc\natexit.register(lambda: print(gc.get_freeze_count()))\n{ENDED.format(['--help'])}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=plain_environment(), capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout.splitlines()[-1]) > 1000
+
+
 def test_every_name_is_there() -> None:
     """Each is imported when it is asked for, and once."""
     for name in mpimbs.__all__:

@@ -8,7 +8,9 @@ checkpoint; 1 anything else.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -310,6 +312,8 @@ def main(arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -
         All ranks that were started, by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if comm is None:
+        atexit.register(gc.freeze)  # at its end Python would look at all objects for garbage, for a fifth of a second
     with many_objects(), lasting_streams() as out, _Job(comm, f"mpimbs {words[0]}" if words else "mpimbs") as job:
         code, message = _run(job, words)
         out.flush()

@@ -49,6 +49,7 @@ def signalled(comm: MPI.Comm, steps: int) -> Iterator[None]:
 
 def check_ensemble(course: Course, amplified: float, comm: MPI.Comm) -> tuple[Verdict, dict[str, int]]:
     """Simulate copies of a course's system, disturbed and not, and compare; rank 0 has the verdict. All ranks call."""
+    course.commanded(0.0)
     case, source = course.case, Weighted(course.case.seed + 7 * 10**9)
     count, told, verdict = comm.size + source.index(6), told_as({"ensemble": case.seed}), Verdict()
     shares = np.array([1.0 if case.system.contents.has_motions else source.uniform(0.3, 1.0) for _ in range(count)])

@@ -117,6 +117,7 @@ TOLERANCE |= {
 
 # Closed loops.
 TOLERANCE |= {
+    "nearest": (1e-8, "steps towards the nearest closed state end below 1e-10 rad"),
     "loops": (
         1e-9,
         "ranks of constraints are told by 1e-12 of what pivots are made of; what is near to redundant is amplified",

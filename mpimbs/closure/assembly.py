@@ -145,5 +145,5 @@ def assemble(system: Contents, q: Floats, u: Floats) -> Assembled:
             "closed loops"
         ) from None
     body = np.repeat(np.arange(system.n_bodies), np.diff(system.offsets()[1]))
-    moves = displacements(system, q, closed.q)
+    moves = displacements(system.columns(), q, closed.q)
     return Assembled(closed.q, speeds, np.sqrt(np.bincount(body, moves**2, system.n_bodies)))

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.closure.geometry import FORCE, BodyMotions, Held, LoopJoints, body_motions
 from mpimbs.model import JOINT_TYPES
-from mpimbs.model.columns import numbers_of
+from mpimbs.model.columns import Columns, numbers_of
 from mpimbs.model.contents import Contents
 from mpimbs.parts.scales import scales_of
 from mpimbs.parts.subchain import Subchain
@@ -200,12 +200,12 @@ def _depths(parent: Integers) -> Integers:
     return np.array(depth)
 
 
-def displacements(system: Contents, q: Floats, there: Floats) -> Floats:
+def displacements(columns: Columns, q: Floats, there: Floats) -> Floats:
     """The displacement along the speeds [nu] (rad, m) that takes coordinates to others; of balls by the least turn."""
-    q_offset, u_offset = system.offsets()
-    balls = np.array([kind.quaternion for kind in JOINT_TYPES])[system.joint_types()]
+    q_offset, u_offset = columns.q_offset, columns.u_offset
+    balls = np.array([kind.quaternion for kind in JOINT_TYPES])[columns.joint_type]
     plain, ball = np.flatnonzero(~balls), np.flatnonzero(balls)
-    move, change = np.zeros(system.nu), there - q
+    move, change = np.zeros(u_offset[-1]), there - q
     move[numbers_of(u_offset, plain)[0]] = change[numbers_of(q_offset, plain)[0]]
     if len(ball):
         first, speed = q_offset[ball][:, None], u_offset[ball][:, None]

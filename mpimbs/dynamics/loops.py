@@ -40,6 +40,7 @@ ENOUGH = 1e-3  # of open places: what a change may leave, for the next, where eq
 ROUNDS = 60  # of Newton's method at the most
 ALIKE = 1e-7  # rad, and m in lengths of the system: so near to closed a step is the least one to its square
 CONVERGED = 1e-10  # the same: of the last step to the nearest closed state
+FARTHEST = 16.0  # times as far as loops allow of the way there
 SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
@@ -319,11 +320,12 @@ class ClosedLoops:
                 return u
             raise
 
-    def close_places(self, q: Floats, measured: Floats | None = None) -> Floats:
+    def close_places(self, q: Floats, measured: Floats | None = None, nearest: bool = False) -> Floats:
         """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
 
         A state that is closed to rounding stays as it is, wherever it stands. `measured`: of positions there, in units
-        of the loops' sizes [loops], where `apart` just gave them.
+        of the loops' sizes [loops], where `apart` just gave them. `nearest`: each step leads back towards `q`, see
+        `nearest_places`.
 
         Raises
         ------
@@ -351,7 +353,9 @@ class ClosedLoops:
                 begin, last, share = q, most, min(1.0, 4.0 * share)
                 self.evaluations += 1
                 try:
-                    change = self._change(q, u, 0.0, 1.0)
+                    way = self._way(q, given) if nearest else u
+                    change = self._change(q, way, float(nearest), 1.0)
+                    change = way + change if nearest else change
                 except SimulationError:  # what redundant constraints leave is rounding, which nothing takes away
                     if most <= CLOSED / ROUNDING:
                         return q
@@ -366,29 +370,47 @@ class ClosedLoops:
             "are long enough"
         )
 
-    def nearest_places(self, q: Floats, given: Floats) -> Floats:
-        """Give the closed coordinates [nq] that are nearest to `given` ones by kinetic energy, from closed ones beside.
+    def nearest_places(self, given: Floats) -> Floats:
+        """Give the closed coordinates [nq] that are nearest to `given` ones by kinetic energy.
 
-        The least change from `given`, linearized once more where loops are closed, until it leads nowhere else: a step
-        of Newton's method is the least one where loops are open, of whichever of redundant constraints was left in,
-        and wrong by its square. Where this does not converge `q` stays.
+        A step of Newton's method is the least one alone: wrong by its square, and where loops are open that of
+        whichever of redundant constraints is left in, of which it is another on other ranks. So each step begins with
+        the way back to where the first one began, and once the loops are closed they move as they allow, until nothing
+        leads nearer. It is a local minimum; where steps don't lead there, what they reach. Raises as `close_places`.
         """
-        divided, there, last = self._divided, q, np.inf
+        try:
+            q = self.close_places(given, nearest=True)
+        except SimulationError:
+            q = self.close_places(given)
+        units, comm = self._divided.units[1], self._divided.comm
+        best, move, least, share = q, np.zeros(len(units)), np.inf, 1.0
         for _ in range(ROUNDS):
-            places = divided.gather_q.everywhere(there), divided.gather_q.everywhere(given)
-            back = displacements(divided.system, *places)[divided.gather_u.part]
-            if divided.largest_speed(back) <= ALIKE:
-                break
+            way = self._way(q, given)
+            if self._divided.largest_speed(way) <= ALIKE:
+                return q
             self.evaluations += 1
+            allowed = way + self._change(q, way, 1.0, 0.0)
+            most = self._divided.largest_speed(allowed)
+            if least <= CONVERGED and not most <= 0.5 * least:
+                break
+            if most < least:
+                before, now = move / units, allowed / units
+                square, product = comm.allreduce(np.array([before @ before, before @ now]))
+                share *= square / (square - product) if square > product else 1.0  # [Barzilai & Borwein 1988]
+                best, move, least, share = q, allowed, most, min(share, FARTHEST)
+            elif share > SMALLEST_SHARE:
+                share *= 0.5
+            else:
+                break
             try:
-                change = back + self._change(there, back, 1.0, 1.0)
-            except SimulationError:  # of redundant constraints
-                break
-            most = divided.largest_speed(change)
-            if not most <= 0.5 * last:
-                break
-            there, last = divided.subchain.displaced(there, change), most
-        return self.close_places(there) if last <= CONVERGED else q
+                q = self.close_places(self._divided.subchain.displaced(best, share * move))
+            except SimulationError:
+                q = best
+        return best
+
+    def _way(self, q: Floats, given: Floats) -> Floats:
+        """The displacement [nu] (rad, m) from coordinates to `given` ones."""
+        return displacements(self._divided.subchain.columns, q, given)
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> CarriedLoads:
         """Give the loads of this rank's inboard joints and of all loops.

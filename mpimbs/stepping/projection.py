@@ -235,8 +235,8 @@ class Projection:
 def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:
     """Give the state near one in which all loops are closed; all ranks call.
 
-    By Newton's method, and from there to the nearest one; where it does not converge, the start is too far for it, on
-    one process by one that is damped.
+    The nearest one, by Newton's method; where it does not converge, the start is too far for it, on one process by one
+    that is damped.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def closed(dynamics: Dynamics, q: Floats, u: Floats) -> tuple[Floats, Floats]:
     loops = dynamics.loops
     assert loops is not None
     try:
-        q = loops.nearest_places(loops.close_places(q), q)
+        q = loops.nearest_places(q)
     except SimulationError:
         q = _closed_from_far(dynamics, q, u)
     return q, loops.close_speeds(q, u)

@@ -38,7 +38,7 @@ def test_steps_are_of_least_norm(kind: str) -> None:
     found = close_loops(loops, start)
     assert found.reached
     columns = loops.at(q).columns
-    move = displacements(system.contents, start, found.q) / columns
+    move = displacements(system.contents.columns(), start, found.q) / columns
     allowed = allowed_by(loops, q, tau) / columns
     assert np.linalg.norm(allowed) > 0.1
     assert abs(move @ allowed) < 1e-2 * np.linalg.norm(move) * np.linalg.norm(allowed)
@@ -49,7 +49,7 @@ def test_displacements_are_those_that_were_made() -> None:
     move = 1e-4 * u
     assert_close(
         "displacements",
-        displacements(system.contents, q, Subchain(system.contents).displaced(q, move)),
+        displacements(system.contents.columns(), q, Subchain(system.contents).displaced(q, move)),
         move,
         "difference",
     )

@@ -16,6 +16,7 @@ from mpimbs.closure.jacobian import displacements
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from mpimbs.parallel.agreement import first_ranks
+from mpimbs.parts.subchain import Subchain
 from mpimbs.run.restart import restart
 from mpimbs.run.result import load
 from mpimbs.run.run import simulate
@@ -128,7 +129,7 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
         speeds, own = loops.close_speeds(mine[0], mine[2]), dynamics.gather_u.part
         away = dynamics.subchain.displaced(q[dynamics.gather_q.part], 1e-4 * rng.normal(size=system.nu)[own])
         apart = loops.violations(away, mine[1])[:, 0]
-        closest = loops.nearest_places(loops.close_places(away), away)
+        closest = loops.nearest_places(away)
         placed, moved = (whole(dynamics, q) for q in (closest, away))
     nothing = np.zeros(len(system.contents.loops))
     assert_close("positions", left[:, 0], nothing, "closed loops", scale=1.0, comm=comm)
@@ -142,11 +143,27 @@ def test_what_closes_loops(comm: MPI.Comm, name: str) -> None:
     alike = [loop.type in COMPARED for loop in system.contents.loops]
     assert_close("violations", apart[alike], position_violation(system, moved)[alike], "measures", scale=1.0, comm=comm)
     assert_close("places", position_violation(system, placed), nothing, "closed loops", scale=1.0, comm=comm)
-    back = displacements(system.contents, placed, moved)
+    back = displacements(system.contents.columns(), placed, moved)
     assert_close(
         "ways nearer", allowed_speeds(system, placed, back), np.zeros(system.nu), "loops",
         scale=float(np.abs(back).max()), comm=comm,
     )  # fmt: skip
+
+
+@pytest.mark.cases(8)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "parallelogram"])  # flat, where it is singular
+def test_the_nearest_closed_state(comm: MPI.Comm, name: str) -> None:
+    """From far: no way that loops allow leads nearer, whichever redundant constraints the ranks leave out."""
+    system, q, _, _ = state(name)
+    if system.n_bodies < comm.size:
+        pytest.skip("more ranks than bodies")
+    moved = Subchain(system.contents).displaced(q, 0.05 * np.random.default_rng(2).normal(size=system.nu))
+    with closing(Dynamics(system, comm)) as dynamics:
+        assert dynamics.loops is not None
+        placed = whole(dynamics, dynamics.loops.nearest_places(moved[dynamics.gather_q.part]))
+    back = displacements(system.contents.columns(), placed, moved)
+    nothing, size = np.zeros(system.nu), float(np.abs(back).max())
+    assert_close("ways nearer", allowed_speeds(system, placed, back), nothing, "nearest", scale=size, comm=comm)
 
 
 @pytest.mark.cases(2)

@@ -77,7 +77,7 @@ OF_LOOPS: dict[str, Call] = {
     "violations": lambda d, q, u, tau: d.loops.violations(q, u),
     "close_speeds": lambda d, q, u, tau: d.loops.close_speeds(q, u),
     "close_places": lambda d, q, u, tau: d.loops.close_places(q),
-    "nearest_places": lambda d, q, u, tau: d.loops.nearest_places(d.loops.close_places(q), q),
+    "nearest_places": lambda d, q, u, tau: d.loops.nearest_places(q),
     "loads.joints_and_loops": lambda d, q, u, tau: d.loads.joints_and_loops(q, u, tau).loops,
     "loads.actuation": lambda d, q, u, tau: d.loads.actuation(q, u, d.accelerations(q, u, tau)).loads,
     "numbers": lambda d, q, u, tau: d.loops.numbers,

@@ -14,6 +14,7 @@ import numpy as np
 import commands
 from commands import CommandLine, bad_end
 from mpimbs.closure.assembly import assemble
+from mpimbs.closure.jacobian import displacements
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.equilibrium import settle
 from mpimbs.dynamics.statics.modes import modes
@@ -21,7 +22,7 @@ from mpimbs.model import Gear
 from oracles import dense
 from oracles.dense import Array
 from oracles.descriptor import ROUNDINGS, Descriptor
-from oracles.loops import opened, position_violation
+from oracles.loops import allowed_speeds, opened, position_violation
 from oracles.structured_systems import TIME, Case, Weighted
 
 SPEEDS = 60  # of systems with dense matrices
@@ -29,6 +30,8 @@ BODIES = 20  # of those whose equilibria are looked for
 WELL = 1e8  # condition of scaled inertia matrices, up to which they are judged
 OPENED = 0.01  # rad and m by which closed loops are opened
 SURELY_OPEN = 1e-3  # rad and m
+NEARER = 1e-6  # of the way to a state where loops are open, from the nearest where they are closed
+FAR = 5 * OPENED
 STEP = 1e-5  # of a mode's shape, for differences
 DEFAULT = {"coupling": "dcae"}
 AT_REST = 1e-6  # of the accelerations that weight and springs give where nothing balances them
@@ -255,7 +258,20 @@ def answer_assembly(case: Case, line: CommandLine) -> Found:
     if bad_end(ended) or (ended.code == 0 and apart > SURELY_OPEN):
         return {"wrong": bad_end(ended) or f"accelerations of loops that are open by {apart:.2g}"}
     line("assemble @/model.toml --state @/near.npz -o @/closed.npz")
-    return line.arrays("closed.npz", "q")
+    return line.arrays("closed.npz", "q") | {"near": near}
+
+
+def judge_nearest(case: Case, found: Found, _: Any) -> Iterator[Row]:
+    """No way that loops allow leads nearer to where they were open.
+
+    But in singular positions, and far away, where bodies of hardly any mass move first.
+    """
+    system, q = case.system, found["q"]
+    yield from judge_assembly(case, found, None)
+    back = displacements(system.contents.columns(), q, found["near"])
+    light = {"masses", "rods"} & set(case.features)
+    if not light and abs(back).max() < FAR and Descriptor(system, q, 0 * case.u).solution(case.tau).apart <= 1.0:
+        yield "ways nearer", allowed_speeds(system, q, back), np.zeros(system.nu), NEARER * OPENED
 
 
 def judge_same(_: Case, found: Found, __: Any) -> Iterator[Row]:
@@ -316,7 +332,7 @@ OPERATIONS = {
     "inertia": Operation(of_a_tree, by_command(commands.answer_matrices), judge_matrices, True),
     "inverse": Operation(without_gears, by_command(commands.answer_actuation), judge_actuation),
     "settle": Operation(at_rest, by_command(commands.answer_equilibrium), judge_equilibrium),
-    "assemble": Operation(with_loops, by_command(answer_assembly), judge_assembly),
+    "assemble": Operation(with_loops, by_command(answer_assembly), judge_nearest),
     "run": Operation(at_rest, by_command(commands.answer_motion), judge_same),
     "robot": Operation(few, by_command(commands.answer_robot), judge_same),
     "convert": Operation(few, by_command(commands.answer_copy), nothing_more),

@@ -342,5 +342,8 @@ def position_violation(system: System | Contents, q: Array) -> Array:
         apart = turned @ reached.T
         lever = np.array([apart[2, 1] - apart[1, 2], apart[0, 2] - apart[2, 0], apart[1, 0] - apart[0, 1]]) / 2
         away = closure.origin - start - closure.frame @ closure.motion.displacement
+        if loop.type == "helical" and loop.pitch:  # after any number of turns
+            along, lead = closure.frame @ np.array(loop.axis, REAL), 2 * np.pi * loop.pitch
+            away = away - np.rint(along @ away / lead) * lead * along
         found.append(np.linalg.norm((closure.constrained.T @ np.concatenate((lever, away))).astype(float)))
     return np.array(found)

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from laboratory.sweeps import count
 from mpimbs.base.places import check_folder
 from mpimbs.bench.bench import bench
@@ -83,7 +82,9 @@ def main(
     if comm.rank > 0:
         return {}
     keep(folder / FILE, tables)
-    _tell(tables)
+    show("an evaluation: the paper's, and ours as measured and predicted", tables["paper"])
+    show("operations of a join, by the handles of the left and the right", tables["operations"])
+    show("predicted us, and what the schedule that is found gains", tables["gains"])
     return tables
 
 
@@ -100,7 +101,8 @@ def _beside_the_paper(name: str, costs: AssemblyCosts | None, seconds: float, co
             processes = "4*" if ranks == UNEVEN else str(ranks)
             rows.append(
                 {"model": name, "ranks": processes, "leaves": leaves, "paper_ms": paper}
-                | {"measured_us": measured, "predicted_us": predicted}
+                | {f"{kind}, measured us": (measured or {}).get(kind) for kind in (BALANCED, AUTO)}
+                | {f"{kind}, predicted us": predicted.get(kind) for kind in (BALANCED, AUTO)}
             )
     return rows
 
@@ -159,28 +161,12 @@ def _gains(name: str, costs: AssemblyCosts, most: int) -> list[dict[str, Any]]:
     system, rows = system_from(name), []
     ranks = 1
     while ranks <= min(most, system.n_bodies):
-        rows.append({"model": name, "ranks": ranks} | _predicted(system, ranks, "sweeps", costs))
+        found = _predicted(system, ranks, "sweeps", costs)
+        rows.append(
+            {"model": name, "ranks": ranks} | found | {"gain": min(found[BALANCED], found[SERIAL]) / found[AUTO]}
+        )
         ranks *= 2 if ranks < 4 else 4
     return rows
-
-
-def _tell(tables: dict[str, Any]) -> None:
-    click.echo("model      ranks  leaves  paper, ms   measured us: balanced, auto    predicted us: auto, balanced")
-    for row in tables["paper"]:
-        measured = row["measured_us"] or {}
-        numbers = [measured.get(BALANCED), measured.get(AUTO)]
-        numbers += [row["predicted_us"].get(kind) for kind in (AUTO, BALANCED)]
-        told = "  ".join("      -" if number is None else f"{number:7.2f}" for number in numbers)
-        click.echo(f"{row['model']:10s} {row['ranks']:>4s}  {row['leaves']:7s} {row['paper_ms']:7.3f}   {told}")
-    click.echo("handles of the left, of the right: multiplications, additions of a join")
-    for row in tables["operations"]:
-        click.echo(f"{row['left']:3d} {row['right']:3d} {row['multiplications']:8d} {row['additions']:8d}")
-    click.echo("predicted us           ranks     auto  balanced   serial   gain")
-    for row in tables["gains"]:
-        gain = min(row[BALANCED], row[SERIAL]) / row[AUTO]
-        click.echo(
-            f"{row['model']:22s} {row['ranks']:5d} {row[AUTO]:8.2f} {row[BALANCED]:9.2f} {row[SERIAL]:8.1f} {gain:6.2f}"
-        )
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from mpimbs.base.errors import SimulationError
 from mpimbs.base.places import check_folder
 from mpimbs.coupling import Lagrangian
@@ -43,6 +42,7 @@ FILES = (
 LENGTH, INERTIA = 0.2, 0.25  # m, kg m^2: of the paper's bars
 PENALTIES = tuple(10.0**k for k in range(3, 10))
 ITERATIONS = 10
+SHOWN = ("positions", "velocities", "energy", "steps", "iterations", "most", "unfinished", "us_a_step", "stopped")
 Row = dict[str, Any]
 WAYS: dict[str, Row] = {
     "augmented, projected": {"coupling": "augmented"},
@@ -127,7 +127,8 @@ def main(folder: Path, t_end: float = 10.0, samples: int = 1000, force: bool = F
     _draw_convergence(folder / FILES[-1], convergence)
     tables = {"runs": runs, "convergence": convergence}
     keep(folder / FILES[0], tables)
-    _tell(tables)
+    show("runs", runs, "case", "way", *SHOWN)
+    show("errors, by the penalty", convergence, "case", "penalty", "error")
     return tables
 
 
@@ -201,25 +202,6 @@ def _draw_convergence(path: Path, rows: list[Row]) -> None:
             axes.semilogy(np.arange(1, len(changes) + 1), changes, marker="o", label=f"{row['penalty']:.0e}")
     axes.legend(title="penalty")
     save(figure, path)
-
-
-def _tell(tables: dict[str, list[Row]]) -> None:
-    click.echo(
-        "case          way                       positions velocities energy, J  steps iterations (most) left us a step"
-    )
-    for row in tables["runs"]:
-        if "stopped" in row:
-            click.echo(f"{row['case']:13s} {row['way']:25s} {row['stopped']}")
-            continue
-        click.echo(
-            f"{row['case']:13s} {row['way']:25s} {row['positions']:9.1e} {row['velocities']:10.1e} "
-            f"{row['energy']:9.1e} {row['steps']:6d} {row['iterations']:10.2f} {row['most']:6d} {row['unfinished']:4d} "
-            f"{row['us_a_step']:9.0f}"
-        )
-    click.echo("case          penalty  error    what iterations change")
-    for row in tables["convergence"]:
-        changes = " ".join(f"{value:.0e}" for value in row["changes"][:6])
-        click.echo(f"{row['case']:13s} {row['penalty']:7.0e} {row['error']:8.1e} {changes}")
 
 
 if __name__ == "__main__":

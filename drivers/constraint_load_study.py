@@ -22,7 +22,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from mpimbs.bench.bench import bench
 from mpimbs.bench.cost_fit import CostModel, Point, fit_cost_model, fit_power_law
 from mpimbs.coupling import LoadSolver
@@ -101,7 +101,18 @@ def main(
         return None
     table = {"t_end": t_end, "rtol": rtol, "ranks": comm.size, "paper": paper, "systems": tables}
     keep(folder / "constraint_load_study.json", table)
-    report(table)
+    title = f"chain16, {PAPER.preconditioner}, {PAPER.estimate}-order hold; the paper's gamma: {PAPER_GAMMA}"
+    show(title, paper, "tolerance", "gamma", "gamma_from_3_cuts")
+    for part in tables:
+        spec, rows = part["system"], part["iterations"]
+        show(f"{spec}: iterations of an evaluation at rtol {rtol:g}, by cuts, and their growth m^gamma", [
+            {"preconditioner": p, "estimate": e}
+            | {str(r["cuts"]): r["iterations"] for r in rows if (r["preconditioner"], r["estimate"]) == (p, e)}
+            | {"gamma": gamma(rows, p, e)}
+            for p, e in dict.fromkeys((row["preconditioner"], row["estimate"]) for row in rows)
+        ])  # fmt: skip
+        show(f"{spec}: us of an evaluation, without lanes", part["times"])
+        show(f"{spec}: equation 23", [{"solver": solver} | fit for solver, fit in part["fits"].items()])
     return table
 
 
@@ -259,38 +270,6 @@ def draw_times(folder: Path, table: dict[str, Any]) -> None:
 
 def _model(fit: dict[str, float]) -> CostModel:
     return CostModel(*(fit[name] for name in CostModel._fields))
-
-
-def report(table: dict[str, Any]) -> None:
-    """Print the tables."""
-    print(f"sixteen-body chain, {PAPER.preconditioner}, {PAPER.estimate}-order hold; the paper's gamma: {PAPER_GAMMA}")
-    for row in table["paper"]:
-        counts = ", ".join(f"{c} cuts {i:.2f}" for c, i in zip(row["cuts"], row["iterations"], strict=True))
-        print(
-            f"tolerance {row['tolerance']:.0e}: {counts}; gamma {row['gamma']:.3f}, from 3 cuts on "
-            f"{row['gamma_from_3_cuts']:.3f}"
-        )
-    print(f"\niterations per evaluation over {table['t_end']:g} s at rtol {table['rtol']:g}, and their growth m^gamma")
-    for part in table["systems"]:
-        rows = part["iterations"]
-        cuts = sorted({row["cuts"] for row in rows})
-        print(f"\n{part['system']}" + " " * (24 - len(part["system"])) + "".join(f"{c:>7d}" for c in cuts) + "  gamma")
-        for preconditioner, estimate in dict.fromkeys((row["preconditioner"], row["estimate"]) for row in rows):
-            chosen = [row for row in rows if (row["preconditioner"], row["estimate"]) == (preconditioner, estimate)]
-            numbers = "".join(f"{row['iterations']:7.2f}" for row in chosen)
-            print(f"{preconditioner:14s}{estimate:10s}{numbers}{gamma(rows, preconditioner, estimate):7.3f}")
-        print("us of an evaluation (median), without lanes")
-        for solver, ranks in dict.fromkeys((row["solver"], row["ranks"]) for row in part["times"]):
-            chosen = [row for row in part["times"] if (row["solver"], row["ranks"]) == (solver, ranks)]
-            print(
-                f"{solver:14s}ranks {ranks:<4d}"
-                + "".join(f"{row['cuts']:4d}: {row['us_median']:<8.1f}" for row in chosen)
-            )
-        for solver, fit in part["fits"].items():
-            print(
-                f"equation 23, {solver}: gamma {fit['gamma']:.3f}, C1 to C4 {fit['c1']:.2e} {fit['c2']:.2e} "
-                f"{fit['c3']:.2e} {fit['c4']:.2e} s; within {100 * fit['largest_relative_error']:.0f} %"
-            )
 
 
 if __name__ == "__main__":

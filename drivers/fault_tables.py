@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from mpimbs.plots.tables import markdown
+
+KINDS = ("same", "other")
 COLUMNS = ("injected", "as documented", "hung", "launcher stays", "too late", "restarts", "anew",
            "same ranks", "same ranks, equal", "other ranks", "other ranks, equal")  # fmt: skip
 
@@ -51,17 +54,13 @@ def sums(rows: Sequence[dict[str, Any]], by: str) -> dict[str, dict[str, Any]]:
 
 def text_of(rows: Sequence[dict[str, Any]], by: str) -> str:
     """The counts of each fault or topology, for people."""
-    lines = [
-        f"| {by} | injected | as documented | hung | mpiexec alone stayed | went on from a checkpoint | began anew | "
-        "complete on the same ranks: same bits | on others: equal to rounding | largest difference |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    found = []
     for name, row in sums(rows, by).items():
         on_ranks = ", ".join(f"{count} {ranks}" for ranks, count in row["ranks"].items())
-        lines.append(
-            f"| {name} | {row['injected']} ({on_ranks}) | {row['as documented']} | {row['hung']} | "
-            f"{row['launcher stays']} | {row['restarts']} | {row['anew']} | "
-            f"{row['same ranks, equal']} of {row['same ranks']} | {row['other ranks, equal']} of {row['other ranks']} "
-            f"| {row['largest difference']:.0e} |"
-        )
-    return "\n".join(lines)
+        found.append({
+            by: name, "injected": f"{row['injected']} ({on_ranks})",
+            **{column: row[column] for column in ("as documented", "hung", "launcher stays", "restarts", "anew")},
+            **{f"{kind} ranks, equal": f"{row[f'{kind} ranks, equal']} of {row[f'{kind} ranks']}" for kind in KINDS},
+            "largest difference": row["largest difference"],
+        })  # fmt: skip
+    return markdown(found)

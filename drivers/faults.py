@@ -73,23 +73,9 @@ class Options(NamedTuple):
 
 
 class Chain:
-    """One simulation with its jobs.
+    """One simulation with its jobs: by `index` in turns on 2, 3, ... ranks, on the same or others, every fifth by pcg.
 
-    Parameters
-    ----------
-    index : int
-        Of the chains of both: by turns on 2, 3, ... ranks, on the same or other ranks; every fifth by pcg.
-    attempt : int
-        Which of those in sequence, where the fault came too late: each next one comes earlier.
-
-    Attributes
-    ----------
-    counts : Counter
-        What came of it; `fault_tables.COLUMNS` has the names.
-    largest : float
-        Difference of the complete output from that of a run left alone, on other ranks.
-    complaints : list of str
-        What was not as documented.
+    Where the fault came too late, each further `attempt` lets it come earlier.
     """
 
     def __init__(self, fault: Fault, subject: Subject, index: int, options: Options, attempt: int = 0) -> None:
@@ -105,9 +91,9 @@ class Chain:
         name = f"{subject.name} {fault.name} {index} {attempt}"
         self._chance = random.Random(f"{options.seed} {name}")
         self._place = options.folder.resolve() / re.sub(r"\W+", "_", name)
-        self.counts: Counter[str] = Counter()
-        self.largest = 0.0
-        self.complaints: list[str] = []
+        self.counts: Counter[str] = Counter()  # of what came of it; `fault_tables.COLUMNS` has the names
+        self.largest = 0.0  # difference of the complete output from that of a run left alone, on other ranks
+        self.complaints: list[str] = []  # of what was not as documented
 
     @property
     def key(self) -> tuple[str, int, tuple[str, ...]]:

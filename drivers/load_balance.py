@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import Calibration, Share
@@ -127,7 +127,8 @@ def main(
         return None
     table = {"kind": kind, "cores": cores, "balance": balance, "optima": optima, "timings": timings}
     keep(folder / "load_balance.json", table)
-    report(table)
+    show("share of the bodies on the terminal subsystem: the best beside the default; the paper's optimum", optima)
+    show(f"ms of {SOLVES} consecutive evaluations; oversubscribed: more ranks than cores", timings)
     if balance:
         draw_balance(table, chains[-1].n_bodies, folder)
     draw_timings(table, folder)
@@ -205,22 +206,6 @@ def time_solves(chain: System, algorithm: Algorithm, comm: MPI.Comm, runs: int =
                 dynamics.derivative(0.0, q, u, udot, rates)
             times.append(comm.allreduce(time.perf_counter() - began, MPI.MAX))
     return min(times)
-
-
-def report(table: dict[str, Any]) -> None:
-    """Print the tables."""
-    print("share of the bodies on the terminal subsystem: the best beside the default; the paper's optimum")
-    for row in table["optima"]:
-        remark = "  more ranks than cores" if row["oversubscribed"] else ""
-        paper = "-" if row["paper"] is None else f"{100 * row['paper']:.0f} %"
-        print(
-            f"{row['algorithm']:32s}{row['ranks']:3d} ranks  {100 * row['share']:5.1f} %: {row['us_min']:8.4g} us; "
-            f"default {100 * row['default_share']:5.1f} %: {row['default_us_min']:8.4g} us; paper {paper}{remark}"
-        )
-    print(f"ms of {SOLVES} consecutive evaluations")
-    for row in table["timings"]:
-        remark = "  more ranks than cores" if row["oversubscribed"] else ""
-        print(f"{row['bodies']:6d} bodies {row['ranks']:3d} ranks  {row['algorithm']:20s}{row['ms']:10.4g}{remark}")
 
 
 def draw_balance(table: dict[str, Any], bodies: int, folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from mpimbs.bench.bench import bench
 from mpimbs.bench.predict.calibration import SECONDS, Calibration
 from mpimbs.bench.predict.cluster import measure_here
@@ -84,12 +84,8 @@ def main(
                 rows += [row(spec, coupling, *case) for case in zip((1, comm.size), least[:2], least[2:], strict=True)]
     if comm.rank > 0:
         return None
-    print(f"messages measured here: {1e6 * cluster.between_nodes.end_to_end:.3f} us and "
-          f"{1e9 / cluster.between_nodes.bandwidth:.3f} ns per byte")  # fmt: skip
-    print(f"{'system':>20s} {'coupling':>12s} ranks measured us predicted us  error")
-    for r in rows:
-        print(f"{r['system']:>20s} {r['coupling']:>12s} {r['ranks']:5d} {r['measured_us']:11.4g} "
-              f"{r['predicted_us']:12.4g} {100 * r['error']:5.1f} %")  # fmt: skip
+    link = cluster.between_nodes
+    show(f"messages: {1e6 * link.end_to_end:.3f} us and {1e9 / link.bandwidth:.3f} ns per byte", rows)
     result = {"rows": rows, "cluster": cluster.model_dump(), "machine": host(), "versions": versions()}
     keep(folder / "prediction_check.json", result)
     return result

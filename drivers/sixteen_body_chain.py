@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from laboratory.command import call, keep
+from laboratory.command import call, keep, show
 from mpimbs.base.arrays import Floats
 from mpimbs.model import system_from
 from mpimbs.parallel.agreement import first_ranks
@@ -32,6 +32,7 @@ CASES = (0, 1, 3, 7, 15)  # cuts
 DRAWN = 3
 AGREEMENT = 1e-7  # rad: what a case must keep while the reference is converged
 CONVERGED = 1e-8  # rad: the references agree so far
+SHOWN = ("cuts", "ranks", "steps", "evaluations", "energy_change", "difference", "agrees")
 HORIZON = 2.5  # how far the references are followed, in units of the simulated time
 
 
@@ -107,7 +108,9 @@ def main(
     table = compare(folder)
     keep(folder / "sixteen_body_chain.json", table)
     draw(folder, DRAWN)
-    report(table)
+    until = table["reference_converged_until"]
+    title = f"reference converged to {CONVERGED:g} rad until t = {until:.4g} s; cases end at t = {t_end:g} s"
+    show(f"{title}; they agree to {AGREEMENT:g} rad", table["cases"], *SHOWN)
     return table
 
 
@@ -159,20 +162,6 @@ def draw(folder: Path, cuts: int) -> None:
     with h5py.File(case_file(folder, cuts), "r") as run:
         bounds = json.loads(run.attrs["settings"])["cuts"]
     save(draw_subchains(motion, bounds), folder / "figure10_motion.png")
-
-
-def report(table: dict[str, Any]) -> None:
-    """Print the table."""
-    until = table["reference_converged_until"]
-    print(f"reference converged to {CONVERGED:g} rad until t = {until:.4g} s; cases end at t = {table['t_end']:g} s")
-    print("cuts  ranks  steps  evaluations  wall s  energy change  difference from reference (rad)")
-    for row in table["cases"]:
-        wall = sum(value for phase, value in row["seconds"].items() if phase not in ("set-up", "compile"))
-        verdict = "agrees" if row["agrees"] else f"DIFFERS by more than {AGREEMENT:g}"
-        print(
-            f"{row['cuts']:4d}  {row['ranks']:5d}  {row['steps']:5d}  {row['evaluations']:11d}  {wall:6.2f}"
-            f"  {row['energy_change']:13.1e}  {row['difference']:.1e}  {verdict}"
-        )
 
 
 if __name__ == "__main__":

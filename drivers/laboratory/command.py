@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.parallel.agreement import abort_on_error
+from mpimbs.plots.tables import markdown
 
 UNNAMED = ("system", "systems", "models", "places")  # what is given without a name, as many as wanted
 
@@ -70,6 +71,11 @@ def keep(place: Path, found: Any) -> None:
     """Write what a driver has found as JSON; its folder is made."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def show(title: str, rows: Sequence[dict[str, Any]], *columns: str) -> None:
+    """Print rows as a table, all of their columns or some; what a row doesn't have stays empty."""
+    print(f"{title}\n\n{markdown([{name: row.get(name) for name in columns or row} for row in rows])}\n", flush=True)
 
 
 def _option(parameter: inspect.Parameter, hint: Any, told: str | None) -> click.Parameter:

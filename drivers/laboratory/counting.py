@@ -96,29 +96,17 @@ class UsefulCounts(Counts):
 
 
 class Counted:
-    """A double that knows how it was made, and counts that once it is of use.
-
-    Parameters
-    ----------
-    counts : Counts
-        Where the operations that made it are counted, and those of all results.
-    constant : bool
-        Known to the compiler.
-    operation : str
-        Field of `Counts` that made it; empty for none.
-    operands : numbers
-        What it was made of.
-    """
+    """A double that knows how it was made, and counts that once it is of use."""
 
     __slots__ = ("constant", "counts", "done", "operands", "operation", "value")
 
     def __init__(
         self,
         value: Any,
-        counts: Counts,
-        constant: bool = False,
-        operation: str = "",
-        operands: tuple[Counted, ...] = (),
+        counts: Counts,  # of the operations that made it, and all results
+        constant: bool = False,  # known to the compiler
+        operation: str = "",  # the field of `Counts` that made it; empty for none
+        operands: tuple[Counted, ...] = (),  # what it was made of
     ) -> None:
         self.value, self.counts, self.constant = value, counts, constant
         self.operation, self.operands = operation, operands

@@ -222,13 +222,7 @@ class OperationModel(NamedTuple):
     whole_levels: bool = True
 
     def __call__(self, n: int, p: int = 1) -> Counts:
-        """Count the operations of the processor that has the most to do.
-
-        Parameters
-        ----------
-        n, p : int
-            Bodies, processors.
-        """
+        """Count the operations of the processor that has the most to do, of p with n bodies in all."""
         if p == 1 or self.body is None:
             return self.alone * n
         levels = math.log2(p)
@@ -267,17 +261,12 @@ PAPER = {
 
 
 def models(counts: OperationCounts) -> dict[str, OperationModel]:
-    """Make the models of this package's algorithms, for chains of one kind: aba, dca, dca-terminal, dcae-even, dcae.
+    """Make the models of this package's algorithms, for chains of one kind, from what `operations_of` has counted.
 
     The velocity scan takes two joins of boundary turns a level, but one at the last. m bodies of a processor have m - 1
     joins, so that dca has m + log2(p / 2) of them in all; its constant has what else the last level takes, and the
     joints of the processor's first body and of the world, which are solved without a join. Of dcae, the constant is the
     last level, where only the response is wanted.
-
-    Parameters
-    ----------
-    counts : OperationCounts
-        Of `operations_of`.
     """
     c = counts
     leaf = c.leaf + c.assembly

@@ -33,7 +33,7 @@ def test_the_sixteen_body_chain(
         assert row["agrees"] and 0 < row["difference"] < 1e-9 and row["energy_change"] < 1e-10 and row["steps"] > 5
         assert bool(row["solutions"]) == (coupling == "pcg" and row["cuts"] > 0)
     assert json.loads((folder / "sixteen_body_chain.json").read_text()) == table
-    assert out.count("agrees") == len(cuts) and "DIFFERS" not in out
+    assert out.count("| True |") == len(cuts)
     pictures = {
         "figure9_coordinates", "figure10_motion", "sixteen_body_chain_energy", "sixteen_body_chain_differences",
     }  # fmt: skip
@@ -137,7 +137,7 @@ def test_constraint_loads(comm: MPI.Comm, tmp_path: Path, capsys: pytest.Capture
         assert min(fit["c1"], fit["c2"], fit["c3"], fit["c4"]) >= 0 < fit["c1"] + fit["c2"] + fit["c3"]
     (paper,) = table["paper"]
     assert paper["iterations"] == sorted(paper["iterations"]) and 0.5 < paper["gamma_from_3_cuts"] < 1.0
-    assert "spatial_chain:12" in out and out.count("equation 23") == 2
+    assert out.count("spatial_chain:12: ") == 3
     pictures = {f"constraint_load{name}" for name in (
         "_iterations_spatial_chain_12", "_figure11_spatial_chain_12", "s_figure9", "s_figure10"
     )}  # fmt: skip
@@ -181,7 +181,7 @@ def test_load_balance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixt
             assert min(abs(row["share"] - share) for share in (0.4, 0.6)) < 0.1, row
         assert json.loads((folder / "load_balance.json").read_text()) == table
         assert image.imread(folder / "load_balance_figure8.png")[..., :3].std() > 0.02, "the picture is blank"
-        assert out.count("default") == 1 + len(table["optima"])
+        assert all(f"| {row['algorithm']} | {row['ranks']} |" in out for row in table["optima"])
     with pytest.raises(InputError, match="between 0 and 1"):
         balance.main(folder, (16,), (1.0,), comm=comm)
 
@@ -207,7 +207,7 @@ def test_the_check_of_predictions(comm: MPI.Comm, tmp_path: Path, capsys: pytest
     ]
     assert all(row["measured_us"] > 1 and row["predicted_us"] > 1 for row in result["rows"])
     assert all(-0.8 < row["error"] < 4 for row in result["rows"] if row["ranks"] == 1), result["rows"]
-    assert out.count(" %") == 4
+    assert out.count("| spatial_chain:") + out.count("| rope:") == 4, out
 
 
 def test_the_figure_that_releases_its_hands(tmp_path: Path) -> None:
@@ -232,4 +232,4 @@ def test_augmented_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert faster[1e3] > 1e3 * faster[1e7]
     for picture in tmp_path.glob("*.png"):
         assert image.imread(picture).std() > 0.01, picture
-    assert "what iterations change" in capsys.readouterr().out
+    assert "errors, by the penalty" in capsys.readouterr().out

@@ -51,7 +51,7 @@ class CheckedTable(BaseModel):
     Tables that users make repeat `__init__`, so that a type checker accepts all that the checks convert.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
 
     decisive: ClassVar[str] = ""
     """The key, if any, by which it differs what is needed and what is the default of others."""

@@ -135,7 +135,7 @@ class ClosedLoops:
 
         told = str(divided.comm.bcast(on_root(divided.comm, looked)))
         remedy = (
-            "; close it first: mpimbs assemble, or --close, or from Python `dynamics.loops.close_places(q)` and "
+            "; close it first: mpimbs assemble, or --close, or from Python `dynamics.loops.nearest_places(q)` and "
             "`dynamics.loops.close_speeds(q, u)`"
         )
         return told and f"the state does not fit together: {told}{remedy}"
@@ -389,7 +389,10 @@ class ClosedLoops:
             if self._divided.largest_speed(way) <= ALIKE:
                 return q
             self.evaluations += 1
-            allowed = way + self._change(q, way, 1.0, 0.0)
+            try:
+                allowed = way + self._change(q, way, 1.0, 0.0)
+            except SimulationError:  # of redundant constraints, or a singular position
+                break
             most = self._divided.largest_speed(allowed)
             if least <= CONVERGED and not most <= 0.5 * least:
                 break

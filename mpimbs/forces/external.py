@@ -34,27 +34,6 @@ class ExternalLoads:
         Those of the subchain's intervals.
     motions : GivenMotions, optional
         What joints of the subchain follow; made here by default.
-
-    Attributes
-    ----------
-    any, wrenches : bool
-        Whether there is anything to do at all, and whether wrenches, body forces or springs act.
-    moved : bool
-        Whether body forces, springs or fluids act on the system, on these bodies or others: `apply` needs the motion of
-        handle 1.
-    springs : ActingSprings, optional
-        The springs between bodies, where the system has any.
-    tendons : ActingTendons, optional
-        Those over joints, where the system has any.
-    fluid : array [m * 6]
-        What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is; empty where there are
-        none.
-    bounded : Bounded
-        The servos and the friction of the joints here, with those that are functions of time, which alone are added.
-    needs_motions : bool
-        Whether `apply` finds the motions of the steps, and gives them.
-    at_once : ActingAtOnce, optional
-        All that acts, where that is all: without torques of loops over time, and joints that follow given motions.
     """
 
     def __init__(
@@ -70,6 +49,7 @@ class ExternalLoads:
         self._loops = [(part, loop, torque) for part in loops for loop, torque in part.torques.items()]
         self._of_loops, self._time = [np.zeros(part.freedoms(loop)) for part, loop, _ in self._loops], np.nan
         self._torques, self._speeds = torques_over_time(subchain)
+        # Servos and friction of the joints here, with those over time, which alone are added.
         self.bounded = Bounded.of(subchain.columns)
         self._servos, self._driven = servos_of_time(subchain, self.bounded)
         self._wrenches = ActingWrenches(subchain)
@@ -79,12 +59,15 @@ class ExternalLoads:
         self._body_forces = [force for force in body_forces if force]
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
         self.tendons = ActingTendons(subchain, cuts, make_exchange) if system.loads.tendons else None
+        # What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is [m * 6].
         self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
+        # Body forces, springs or fluids act on the system, here or elsewhere: `apply` needs the motion of handle 1.
         self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
+        # `apply` finds the motions of the steps, and gives them.
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
-        self.wrenches = bool(self._wrenches) or self.needs_motions
+        self.wrenches = bool(self._wrenches) or self.needs_motions  # or body forces, or springs act
         acts = bool(self._torques or self._servos or self._joint_forces or self.tendons or self.wrenches or self.moved)
-        self.any = acts or bool(self._loops or motions)
+        self.any = acts or bool(self._loops or motions)  # there is anything to do
         self._acting: ActingAtOnce | None = None
         if acts:
             acting = Acting(
@@ -94,7 +77,7 @@ class ExternalLoads:
             self._acting = ActingAtOnce(acting)
         alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
         marches = not (self._loops or motions) and (alone or self.moved or not wrenched)  # or their power needs a scan
-        self.at_once = self._acting if marches else None
+        self.at_once = self._acting if marches else None  # where that is all that acts
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""

@@ -105,22 +105,6 @@ class LoopTable:
         compliances compare.
     slides : bool array [n, 2]
         Of gears, which of their joints slide.
-
-    Attributes
-    ----------
-    turns, constraints : array [n]
-        How the joint turns (`loops.loop_joints`), and the number of its constraints.
-    pitch : array [n]
-    subspaces : array [n, 6, 8]
-        C; none of a gear.
-    lengths : array [n]
-        As given: what a meter is compared with.
-    lever : float
-        The largest length of all loops of the system (m): in its terms moments and forces compare.
-    factors, axes : array [n, 3], [n, 2]
-        Of a gear f_a, f_b, f, and the unit axes of its joints.
-    scales : array [n, 8]
-        How much larger than of length 1 these are.
     """
 
     def __init__(
@@ -130,11 +114,14 @@ class LoopTable:
         joints = [(number, loop) for number, loop in enumerate(loops) if isinstance(loop, Loop)]
         there = np.array([number for number, _ in joints], np.int64)
         self.bodies, self.numbers, self.lengths = bodies, np.arange(n), lengths
+        # The largest length of all loops of the system (m): in its terms moments and forces compare.
         self.lever = float(lengths.max(initial=0.0)) or 1.0
+        # `turns`: how the joint turns (`loops.loop_joints`).
         self.pitch, self.turns, self.constraints = np.zeros(n), np.full(n, GEARED), np.ones(n, np.int64)
         self.pitch[there] = [loop.pitch for _, loop in joints]
         self.turns[there] = [_TURNS[tuple(step.turn for step in loop.kind.steps)] for _, loop in joints]
         self.constraints[there] = [6 - loop.kind.nu for _, loop in joints]
+        # C, none of a gear; and how much larger than of length 1 its columns are.
         self.subspaces, self.scales = np.zeros((n, 6, ROW)), np.ones((n, ROW))
         bases: dict[tuple[str, float], Floats] = {}
         for number, loop in joints:
@@ -157,6 +144,7 @@ class LoopTable:
         axes = turned_to(np.array([loop.axis for _, loop in joints]).reshape(-1, 3))
         to_body = turned.reshape(-1, 2, 3, 3) @ axes[:, None]  # joint to body components
         self._from_body[there] = np.swapaxes(to_body, -1, -2)
+        # Of a gear f_a, f_b, f, and the unit axes of its joints.
         self.factors, self.axes = np.zeros((n, 3)), np.where(slides, ALONG_AXIS, ABOUT_AXIS)
         for number, gear in enumerate(loops):
             if isinstance(gear, Gear):

@@ -241,22 +241,6 @@ class LaneSubtrees:
         Further bodies of the trunk that get slots.
     looped_tiles : sequence of LoopedLanes
         The lanes of the looped tiles.
-
-    Attributes
-    ----------
-    trunk : Build
-        The other bodies; `first_step` and `body_step` are those of all bodies of the interval, where they are in it.
-        Its last junction is one that nobody reads.
-    has_open : bool
-        Whether the interval's open body is in a subtree.
-    plan : int64 array
-        What the compiled passes are given (`parts.subtree_passes`).
-    width : int
-        Lanes of the widest tile.
-    looped_lanes : list of Build
-        The pieces of each looped tile side by side, their bodies counted from 0.
-    looped_slots : list of int
-        Slots of the trunk that the looped tiles hang on.
     """
 
     def __init__(
@@ -279,10 +263,11 @@ class LaneSubtrees:
             _Pieces(made, begins, each.places.reshape(1, -1), each.length, -1, lanes.closings.slotted)
             for each, lanes in zip(cut, looped_tiles, strict=True)
         ]
+        # The pieces of each looped tile side by side, their bodies counted from 0.
         self.looped_lanes = [part.side_by_side(np.zeros(1, np.int64))[0] for part in pieces]
         self._looped_tiles = [_Sequence([part], True, wrenches, ON_BODIES) for part in pieces]
         self._sequences = self._beside + self._along + self._looped_tiles
-        self.has_open = any(stretch.is_open for stretch in stretches)
+        self.has_open = any(stretch.is_open for stretch in stretches)  # the interval's open body
         self.width = max(sequence.tiles.width for sequence in self._sequences)
 
         places = np.concatenate([group.places.ravel() for group in groups]) if groups else NO_BODIES
@@ -292,7 +277,7 @@ class LaneSubtrees:
         bodies = made.order[elsewhere(made, chosen)]
         slotted = np.concatenate((on[on >= 0], on_looped_tiles[on_looped_tiles >= 0], slotted))
         self._trunk_steps, numbers = self._make_trunk(made, bodies, boundaries, np.unique(slotted))
-        self.looped_slots = [self._slot(int(body)) for body in on_looped_tiles]
+        self.looped_slots = [self._slot(int(body)) for body in on_looped_tiles]  # of the trunk, that they hang on
         slots = -1 - on
         slots[on >= 0] = self.trunk.structure.steps[self.trunk.body_step[on[on >= 0]], SINK]
         repeated = [np.arange(group.places.size) >= group.lanes for group in groups]
@@ -318,7 +303,7 @@ class LaneSubtrees:
             trunk_u=sum(u_sizes[:-1]),
         )
         self._table = Table(self._plan)
-        self.plan = self._table.data
+        self.plan = self._table.data  # what the compiled passes are given (`parts.subtree_passes`)
 
     @staticmethod
     def _rows(sequences: list[_Sequence], before: list[_Sequence]) -> Integers:
@@ -356,6 +341,8 @@ class LaneSubtrees:
         u = numbers.speeds
         own = np.full((2, len(made.parent)), -1)
         own[:, bodies] = first, last
+        # The other bodies; `first_step` and `body_step` are those of all bodies of the interval, where they are in it.
+        # Its last junction is one that nobody reads.
         self.trunk = made._replace(
             structure=_structure(made, numbers.steps, u, NO_BODIES),
             springs=_chosen(made.springs, numbers.coordinates, u),

@@ -193,26 +193,6 @@ class Tiles:
         Whether the numbers of a tile's lanes stand side by side in vectors, which are made for the sweeps then.
     factored : bool
         Whether they are for factored load sweeps: pivots are kept however large they are, and nothing has speeds.
-
-    Attributes
-    ----------
-    plan : int64 array
-        What the compiled passes are given.
-    width : int
-        Lanes of the widest tile.
-    kept : int
-        KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING.
-    steps : int
-        Steps of all tiles.
-    leading : int
-        Number of the tile of the early sweep (`parts.passes.sweep_early`): the largest in lanes, where all is kept. -1:
-        none.
-    wrenches : array [m * 6]
-        External wrenches on the steps in sequence, or empty.
-    loads, omegas, blocks : array [lanes * 12], [lanes * 3], [lanes * SIZE or lanes * GATHERED]
-        See `TilePlan`.
-    eliminated : array [m * ELIMINATED]
-        What the leading tile's sweep has left to that after it.
     """
 
     def __init__(
@@ -226,17 +206,20 @@ class Tiles:
         factored: bool = False,
     ) -> None:
         self.kinds = kinds  # it keeps the arrays alive whose addresses the plan holds
-        self.width = max(tile.width for tile in chosen)
+        self.width = max(tile.width for tile in chosen)  # lanes
         alone = lanes_are == ALONE
         rows, self.steps = _in_sequence(kinds, chosen, alone)
         needs = _needs(kinds, chosen, wrenches)
+        # KEEP_ALL, KEEP_PIVOTS or KEEP_NOTHING
         self.kept = KEEP_ALL if alone else min(_kept(needs), KEEP_PIVOTS if factored else KEEP_NOTHING)
         place, bias, pivot = _rooms(rows, needs, KEEP_NOTHING if alone else self.kept, factored)
+        # Number of the tile of the early sweep (`parts.passes.sweep_early`): the largest in lanes, where all is kept.
         self.leading = _leading(kinds, chosen) if not interleaved and self.kept == KEEP_ALL and not alone else -1
         lanes = self.width if alone else chosen[-1].lane + chosen[-1].width
-        self.wrenches = np.zeros(self.steps * 6 * wrenches)
+        self.wrenches = np.zeros(self.steps * 6 * wrenches)  # external ones, on the steps in sequence
         self.loads, self.omegas = aligned_zeros(lanes * 12), aligned_zeros(lanes * 3)
         self.blocks = aligned_zeros(lanes * (GATHERED if lanes_are == ON_BODIES else SIZE))
+        # What the leading tile's sweep has left to that after it [m * ELIMINATED].
         self.eliminated = aligned_zeros(int(needs.eliminated[self.leading]) if self.leading >= 0 else 0)
         plan = TilePlan(
             handles=Handles(np.zeros(TURNING), self.blocks, np.zeros(12)),
@@ -266,7 +249,7 @@ class Tiles:
             early_block=aligned_zeros(SIZE * self.width),
         )
         self._table = Table(plan)
-        self.plan = self._table.data
+        self.plan = self._table.data  # what the compiled passes are given
 
 
 def _in_sequence(kinds: Kinds, chosen: list[Placed], alone: bool) -> tuple[Integers, int]:

@@ -110,25 +110,6 @@ class Recorder:
         Checks samples, unless that was not wanted.
     keep : callable
         Gives where samples go, from how many numbers of one this rank has, by quantity.
-
-    Attributes
-    ----------
-    dynamics, constraints, projection, witness
-        As given.
-    count : int
-        Samples so far.
-    store : Samples or SampleWriter
-        Where they go.
-    balance : Balance
-        Of the energy.
-    extremes : Extremes or None
-    integrals : Integrals
-    watches : bool
-        Whether every step is looked at.
-    seconds : float
-        Wall time spent (s).
-    work : float
-        J: that of the segments before, without what events took.
     """
 
     def __init__(
@@ -146,15 +127,15 @@ class Recorder:
         self._loads = loads = "loads" in table.shapes
         self._chosen = {each.name: self._block(each, table.rows[each.name]) for each in table.quantities}
         widths = {each.name: self._width(each) for each in table.quantities if each.of != SYSTEM}
-        self.store = keep(widths)
-        self.balance = Balance()
+        self.store = keep(widths)  # where samples go
+        self.balance = Balance()  # of the energy
         self.extremes = Extremes(dynamics, loads) if extremes else None
         self.integrals = self._integrals({})
-        self.watches = extremes or bool(integrals_of(table))
+        self.watches = extremes or bool(integrals_of(table))  # every step is looked at
         self._watched: tuple[float, Any, CarriedLoads | None] = (np.nan, None, None)  # of the last look at loads
-        self.count = 0
-        self.seconds = 0.0
-        self.work = 0.0
+        self.count = 0  # samples so far
+        self.seconds = 0.0  # of wall time spent
+        self.work = 0.0  # J: that of the segments before, without what events took
 
     def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
         return Integrals(

@@ -28,23 +28,6 @@ class Power:
     ----------
     driven : bool
         Whether forces are held on the joints.
-
-    Attributes
-    ----------
-    any : bool
-        Whether there are any such loads, on any rank.
-    overflows : bool
-        Whether there are others than forces that are held, of which numpy may warn that they grow without bound.
-    compiled : bool
-        Whether this rank has none but those that are held, dampers, constant torques, stops, servos and
-        friction of joints, and what tells its power as it acts (`forces.at_once`).
-    damping, torque : array [nu] or None
-        Of these, where there are any.
-    stops : Stops or None
-    bounded : Bounded or None
-        Of the joints, where there are any.
-    grips : bool
-        Whether any joint, on any rank, has friction.
     """
 
     def __init__(self, dynamics: Dynamics, driven: bool = False) -> None:
@@ -71,9 +54,13 @@ class Power:
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
         self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
         facts[0] |= self._loops is not None
+        # `grips`: any joint has friction; `overflows`: there are others than forces that are held, of which numpy may
+        # warn that they grow without bound; `any`: there are any such loads; all on any rank.
         self._wrenched, self.grips = bool(facts[1]), bool(facts[2])
         self.overflows = bool(facts.any())
         self.any = driven or self.overflows
+        # This rank has none but those that are held, dampers, constant torques, stops, servos and friction of joints,
+        # and what tells its power as it acts (`forces.at_once`).
         self.compiled = not (motions or self._loops or ((called or self._wrenched) and not at_once))
 
     def recalled(self, ranks: list[list[float]]) -> Floats:

@@ -199,25 +199,6 @@ class LoadEquations:
         That of this rank; each of its pieces begins with separated joints, but for what hangs on the world.
     singular : bool
         Whether constraints may be redundant; else the matrix is positive definite.
-
-    Attributes
-    ----------
-    graph : LoadGraph
-        Which loads depend on which.
-    sizes : array [own unknowns]
-        Constraint loads of each of this rank's separated joints, then of its loops.
-    rows : int
-        Constraint loads of this rank, the rows of the equations that it owns.
-    bodies, subspaces : array [k], [k, 6]
-        Of the loads of joints, the first ones: the body whose inboard joint has each; what a load of 1 is, moment about
-        the origin of the body's frame and force on the body, in body frame components (of a universal or planar joint,
-        of a frame between its two steps).
-    starts, columns : array [rows + 1], [entries]
-        The pattern of this rank's rows, as for PETSc.
-    table : int64 array
-        What `constraint_equations` are given, after `write_to`.
-    right, solution : array [rows]
-        Right-hand side (rad/s^2, m/s^2) and constraint loads (N m, N).
     """
 
     def __init__(self, comm: MPI.Comm, part: SeparablePart, singular: bool) -> None:
@@ -230,15 +211,19 @@ class LoadEquations:
                 piece.movers.append(len(piece.sizes))
             piece.sizes.append(joint.size)
             piece.outside_bodies.append(int(end.outside_bodies[joint.root]))
-        self.graph = graph = LoadGraph(comm.allgather(share))
+        self.graph = graph = LoadGraph(comm.allgather(share))  # which loads depend on which
         places = Places(graph, comm.rank, joints, ends)
+        # Constraint loads of each of this rank's separated joints, then of its loops; all are the rows that it owns.
         self.sizes = np.array([graph.sizes[unknown] for unknown in graph.own(comm.rank)], np.int64)
         self.rows, own = int(self.sizes.sum()), self.sizes[: len(joints)]
+        # Of the loads of joints, the first ones: the body whose inboard joint has each; what a load of 1 is, moment
+        # about the origin of the body's frame and force on the body, in body frame components (of a universal or
+        # planar joint, of a frame between its two steps) [k, 6].
         self.bodies = np.repeat(np.array([joint.body for joint in joints], np.int64), own)
         self.subspaces = np.concatenate([np.zeros((0, 6)), *(joint.of_the_body() for joint in joints)])
-        self.right, self.solution = np.zeros(self.rows), np.zeros(self.rows)
+        self.right, self.solution = np.zeros(self.rows), np.zeros(self.rows)  # rad/s^2, m/s^2; N m, N
         pattern = places.pattern()
-        self.starts, self.columns = pattern.starts, pattern.columns
+        self.starts, self.columns = pattern.starts, pattern.columns  # of this rank's rows, as for PETSc
         exchange, sent, received = _exchange(comm, places, places.shared)
         load_exchange, loads_sent, loads_received = _exchange(comm, places, places.loads)
         self._exchanges = exchange, load_exchange
@@ -276,7 +261,7 @@ class LoadEquations:
     def write_to(self, diagonal: Floats, beside: Floats) -> None:
         """Say where the matrix's values are written, in the pattern's order: of this rank's columns, of others'."""
         self._table = Table(self._equations._replace(diagonal=diagonal, beside=beside))
-        self.table: Integers = self._table.data
+        self.table: Integers = self._table.data  # for `constraint_equations`, after `write_to`
 
     @property
     def seconds(self) -> float:

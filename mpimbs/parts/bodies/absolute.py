@@ -78,52 +78,30 @@ class AbsoluteBodies(Intervals):
         Without subtrees.
     hangs : bool
         As of `Intervals`.
-
-    Attributes
-    ----------
-    made : Build
-    work : Workspace
-        What the passes write of the steps.
-    total : array [nu]
-        Forces of the joints, written by the passes.
-    loads : array [numbers, 6]
-        Accelerations, in the frames of the steps (rad/s^2, m/s^2): what the pass outward takes.
-    parents : array [m]
-        Which of these is that of each step's parent.
-    outside : array [k]
-        Bodies outside, ascending, in the order of all ranks' bodies.
-    shared : array [h]
-        Its own bodies on which others depend elsewhere, numbered alike.
-    wrenches : array [m, 6]
-        What passes the joint of each step, on the step, at its origin and in its frame (N m, N), once it was asked for:
-        from the accelerations, for multipliers are rounded as those of the heaviest bodies are.
-    loop_joints : LoopJointArrays or None
-        Those of all loops of which an end is here.
-    answered : array [l]
-        Those of them that this rank answers for: whose second body it has; of one on the world, the body.
-    loop_ends : array [l, 2]
-        Which of the accelerations their two bodies have.
-    far : bool array [l, 2]
-        Which of the two are outside.
     """
 
     def __init__(self, part: IntervalPart, hangs: bool) -> None:
         super().__init__([part], part.whole, False, hangs)
         self.made: Build = part.whole.made
         self.work: Workspace = part.work
-        self.total = part.total
+        self.total = part.total  # forces of the joints [nu], written by the passes
         made, inboard = self.made, part.outside.inboard
         m = len(made.structure.steps)
         needed = self._find_loops(part)
+        # Bodies outside, ascending, in the order of all ranks' bodies.
         self.outside = np.unique(np.concatenate((inboard[inboard >= 0], needed[self.far])))
         world = m + len(self.outside)
         slot = inboard[np.where(made.parent < 0, -1 - made.parent, 0)]
         beyond = np.where(slot < 0, world, m + np.searchsorted(self.outside, slot))
-        self.parents = np.arange(m) - 1
+        self.parents = np.arange(m) - 1  # which of the accelerations is that of each step's parent
         self.parents[made.first_step] = np.where(made.parent >= 0, made.body_step[made.parent], beyond)
         own = np.where(needed < 0, world, made.body_step[np.clip(needed - part.whole.first, 0, len(made.parent) - 1)])
+        # Which of the accelerations the two bodies of each loop have.
         self.loop_ends = np.where(self.far, m + np.searchsorted(self.outside, needed), own)
+        # Accelerations, in the frames of the steps (rad/s^2, m/s^2): what the pass outward takes.
         self.loads, self.blocks = np.zeros((world + 1, 6)), np.zeros((1, 0))
+        # What passes the joint of each step, on the step, at its origin and in its frame (N m, N), once it was asked
+        # for: from the accelerations, for multipliers are rounded as those of the heaviest bodies are.
         self.wrenches = np.zeros((m, 6))
         turn, rows = self.whole.nothing_before(TURNING), sequence_rows([(part.plan, self.whole.nq, self.whole.nu)])
         handles = Handles(turn, self.blocks.reshape(-1), self.loads.reshape(-1))
@@ -132,9 +110,11 @@ class AbsoluteBodies(Intervals):
 
     def _find_loops(self, part: IntervalPart) -> Integers:
         """The bodies [l, 2] of the loops that this rank answers for; and which of its own others need."""
-        self.loop_joints: LoopJointArrays | None = None
+        self.loop_joints: LoopJointArrays | None = None  # of all loops of which an end is here
+        # Those of them that this rank answers for, whose second body it has, of one on the world the body; and its own
+        # bodies on which others depend elsewhere, numbered as those outside.
         self.answered, self.shared = NO_BODIES, part.outside.open
-        self.far = np.zeros((0, 2), bool)
+        self.far = np.zeros((0, 2), bool)  # of those that are answered for, which of the two bodies are outside
         if part.loops is None:
             return np.zeros((0, 2), np.int64)
         self.loop_joints = joints = part.loops.joints

@@ -102,7 +102,8 @@ def main(
     table = {"t_end": t_end, "rtol": rtol, "ranks": comm.size, "paper": paper, "systems": tables}
     keep(folder / "constraint_load_study.json", table)
     title = f"chain16, {PAPER.preconditioner}, {PAPER.estimate}-order hold; the paper's gamma: {PAPER_GAMMA}"
-    show(title, paper, "tolerance", "gamma", "gamma_from_3_cuts")
+    show(title, [row | {f"{c} cuts": y for c, y in zip(row["cuts"], row["iterations"], strict=True)} for row in paper],
+         "tolerance", *(f"{c} cuts" for c in PAPER_CUTS), "gamma", "gamma_from_3_cuts")  # fmt: skip
     for part in tables:
         spec, rows = part["system"], part["iterations"]
         show(f"{spec}: iterations of an evaluation at rtol {rtol:g}, by cuts, and their growth m^gamma", [

@@ -354,8 +354,7 @@ class ClosedLoops:
                 self.evaluations += 1
                 try:
                     way = self._way(q, given) if nearest else u
-                    change = self._change(q, way, float(nearest), 1.0)
-                    change = way + change if nearest else change
+                    change = way + self._change(q, way, float(nearest), 1.0)
                 except SimulationError:  # what redundant constraints leave is rounding, which nothing takes away
                     if most <= CLOSED / ROUNDING:
                         return q

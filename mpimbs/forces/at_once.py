@@ -346,7 +346,8 @@ class ActingAtOnce:
         a = self._acting
         asked = [each.by_python for each in self._over_time]
         asked += [each.by_python for each in (*a.joint_forces, *a.body_forces)]  # by kinds, for type checkers
-        return [each for each in asked if each is not None] + ([] if a.springs is None else a.springs.by_python)
+        asked += [] if a.springs is None else [a.springs.by_python]
+        return [each for each in asked if each is not None]
 
     @functools.cached_property
     def _from_python(self) -> Table:

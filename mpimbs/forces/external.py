@@ -137,15 +137,14 @@ class ExternalLoads:
     def by_python(self) -> list[ByPython]:
         """All functions that Python calls."""
         found = [] if self._acting is None else self._acting.by_python
-        on_loops = [ByPython(self._on_loops, [], self._of_loops)] if self._loops else []
-        return [*found, *on_loops, *self.motions.by_python]
+        found = found + ([ByPython(self._on_loops, [], self._of_loops)] if self._loops else [])
+        return found + ([] if self.motions.by_python is None else [self.motions.by_python])
 
     def keep(self) -> None:
         """Keep what these were told and gave last, for their `gives_other`."""
+        last = self._time if self._acting is None else float(self._acting.time[0])
         for each in self.by_python:
-            each.keep(self._time if self._acting is None else float(self._acting.time[0]))
-        for each in self.motions.by_python:
-            each.keep(self.motions.time)
+            each.keep(self.motions.time if each is self.motions.by_python else last)
 
     def resistance(self) -> list[Floats | None]:
         """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.

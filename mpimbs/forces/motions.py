@@ -80,10 +80,10 @@ class GivenMotions:
         self.time = np.nan
 
     @functools.cached_property
-    def by_python(self) -> list[ByPython]:
-        """The functions that Python calls."""
-        changing = any(not isinstance(function, TableMotion) for _, function, *_ in self._joints)
-        return [ByPython(self._ask, [], self._found)] if changing else []
+    def by_python(self) -> ByPython | None:
+        """The functions that Python calls, if any."""
+        asks = not all(isinstance(function, TableMotion) for _, function, *_ in self._joints)
+        return ByPython(self._ask, [], self._found) if asks else None
 
     def follow(self, t: float, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give coordinates and speeds of these bodies with those of the joints that follow as they are at time `t` (s).

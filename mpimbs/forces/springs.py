@@ -280,14 +280,10 @@ class ActingSprings:
         return self._found[:, TENSION]
 
     @property
-    def by_python(self) -> list[ByPython]:
-        """The functions that Python calls, told of what was found last."""
-        length, rate, tension = (self._found[:, column] for column in (LENGTH, RATE, TENSION))
-        return [
-            ByPython(functools.partial(self._put_values, function, which), [length, rate], [tension])
-            for function, which in self.given
-            if not isinstance(function, Dispatcher)
-        ]
+    def by_python(self) -> ByPython | None:
+        """The functions, if Python calls any, told of what was found last."""
+        asks = not all(isinstance(function, Dispatcher) for function, _ in self.given)
+        return ByPython(self._ask, [self._found], [self._found[:, TENSION]]) if asks else None
 
     @property
     def conservative_power(self) -> float:
@@ -350,8 +346,7 @@ class ActingSprings:
             A function failed; `LoadNotFiniteError`: a tension is not finite.
         """
         find_tensions(self.arrays)
-        for function, which in self.given:
-            self._put_values(function, which, t)
+        self._ask(t)
         see_coincidence(self.arrays)
         self.tell(t)
         self.check(t)
@@ -367,6 +362,11 @@ class ActingSprings:
 
     def _title(self, k: int) -> str:
         return f"the spring '{self.springs[k].name}'"
+
+    def _ask(self, t: float) -> None:
+        """Call all functions, of what was found, at a time (s)."""
+        for function, which in self.given:
+            self._put_values(function, which, t)
 
     def _put_values(self, function: SpringFunction, which: Integers, t: float) -> None:
         """Write the tensions that a function gives for some springs to what is found."""

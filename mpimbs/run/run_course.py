@@ -191,9 +191,9 @@ class Run(Trajectory):
         external, there = self._asked_of
         if external is not None and there and self.stepper.takes_over:
             found = together(self._comm, lambda: [each.gives_other() for each in external.by_python])
-            changed = self._comm.allreduce(True in found, MPI.LOR)
-            unknown = self._comm.allreduce(None in found, MPI.LOR)  # after a restart
-            if changed or (unknown and self.stepper.finds_other_rates()):
+            facts = np.array([True in found, None in found])  # which they are after a restart
+            self._comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
+            if facts[0] or (facts[1] and self.stepper.finds_other_rates()):
                 self.stepper.restart()
         action(*arguments)
         if external is not (now := self.dynamics.divided.external):

@@ -192,8 +192,7 @@ class StageSteps:
             c[m.KNOWN] = m.IN_FIRST
         for k in range(1, tableau.stages):
             if k > 1 or solve is None:
-                t = m.stage(self.plan, k)
-                evaluate(t, self._rooms[2], k)
+                evaluate(m.stage(self.plan, k), self._rooms[2], k)
             if solve is not None:
                 self._increment(k, solve)
         m.stage(self.plan, tableau.stages)

@@ -57,6 +57,7 @@ from mpimbs.spatial.six import (
 from mpimbs.spatial.vectors import add3, cross, rotate_back
 from mpimbs.sweep.motion import joint_places
 from mpimbs.sweep.structure import PLACE, Structure
+from mpimbs.values.fronts import ROUNDED
 from mpimbs.values.handles import item
 from mpimbs.values.value import SIX
 
@@ -286,9 +287,12 @@ def _add_blocks(blocks, unknowns, matrices, scratch, diagonal, beside, right, no
 @kernel
 def _leave_idle(on_diagonal, diagonal, right, noise):
     """Give what is left of no constraint a diagonal of its own, and no load."""
-    most = 0.0
+    most = 0.0  # of what is left of constraints; where that is nothing, as much as the sums that leave noise
     for row in range(right.size):
-        most = max(most, diagonal[on_diagonal[row]])
+        if diagonal[on_diagonal[row]] > noise[row]:
+            most = max(most, diagonal[on_diagonal[row]])
+    for row in range(right.size if most == 0.0 else 0):
+        most = max(most, noise[row] / ROUNDED)
     for row in range(right.size):
         if diagonal[on_diagonal[row]] <= noise[row]:
             diagonal[on_diagonal[row]] = most if most > 0.0 else 1.0

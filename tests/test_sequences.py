@@ -31,6 +31,13 @@ def test_what_was_wrong_is_right(comm: MPI.Comm, given: dict[str, Any]) -> None:
     parallel_assert(not verdict.wrong + verdict.told, "\n".join(verdict.wrong + verdict.told), comm)
 
 
+@pytest.mark.ranks(1)
+def test_what_can_not_be_solved_names_the_remedy(comm: MPI.Comm) -> None:
+    """Redundant constraints whose gaps contradict each other: the equations are well conditioned, and have none."""
+    verdict, _ = check_sequence(course_of(959261010, 1, False), comm)
+    assert len(verdict.refused) == 1 and "no preconditioner mends: choose `coupling='dcae'`" in verdict.refused[0]
+
+
 @pytest.mark.ranks(2, 3)
 def test_motions_that_acted_outlive_a_refinement(comm: MPI.Comm) -> None:
     """The first evaluation refines what the loops leave, by motions of other speeds: work was off by a first stage."""

@@ -287,15 +287,15 @@ def _add_blocks(blocks, unknowns, matrices, scratch, diagonal, beside, right, no
 @kernel
 def _leave_idle(on_diagonal, diagonal, right, noise):
     """Give what is left of no constraint a diagonal of its own, and no load."""
-    most = 0.0  # of what is left of constraints; where that is nothing, as much as the sums that leave noise
+    most, unseen = 0.0, 0.0  # the largest that is left of constraints, and that the sums leave as noise
     for row in range(right.size):
+        unseen = max(unseen, noise[row])
         if diagonal[on_diagonal[row]] > noise[row]:
             most = max(most, diagonal[on_diagonal[row]])
-    for row in range(right.size if most == 0.0 else 0):
-        most = max(most, noise[row] / ROUNDED)
+    own = most or unseen / ROUNDED or 1.0
     for row in range(right.size):
         if diagonal[on_diagonal[row]] <= noise[row]:
-            diagonal[on_diagonal[row]] = most if most > 0.0 else 1.0
+            diagonal[on_diagonal[row]] = own
             right[row] = 0.0
 
 

@@ -358,8 +358,11 @@ class ConstraintLoads:
         steps = ", ".join(f"{value:.1e}" for value in history[:: max(1, len(history) // 8)])
         met = f", residuals (rad/s^2, m/s^2) {steps}" if steps else ""
         condition = self.condition()
-        remedy = "choose `solver.preconditioner='lagged'` or 'direct', fewer `cuts`, or `coupling='dcae'`"
-        if self.joints.singular and condition > HOPELESS:
+        solver, others = self._solver, ("lagged", "direct")
+        choices = [f"`solver.preconditioner='{name}'`" for name in others if name != solver.preconditioner]
+        remedy = f"choose {', '.join(choices)}, fewer `cuts`, or `coupling='dcae'`"
+        stuck = solver.preconditioner in others and self.iterations < solver.most
+        if self.joints.singular and (condition > HOPELESS or stuck):
             remedy = (
                 "constraints of loops are redundant, or hardly differ, which no preconditioner mends: "
                 "choose `coupling='dcae'`, which leaves out what others make"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
@@ -157,11 +156,12 @@ class Dynamics:
         """
         q, u, _ = self.divided.agreed(q, u)
         motion = self.subchain.motions(q, u, self.divided.evaluation.boundary_motion(q, u))
-        mine = self.subchain.energy_and_momentum(q, u, np.asarray(self.system.gravity), motion)
+        mine = self.subchain.energy_and_momentum(q, u, self.system.gravity, motion)
         mine[1] += self.divided.external.spring_energy(motion)
         if self.loops is not None:
             mine[1] += self.loops.spring_energy(q, u)
-        self.comm.Allreduce(MPI.IN_PLACE, mine)
+        if self.comm.size > 1:
+            self.comm.Allreduce(MPI.IN_PLACE, mine)
         return mine
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:

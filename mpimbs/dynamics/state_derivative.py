@@ -181,6 +181,11 @@ class StateDerivative:
         return self._evaluation.seconds()
 
     @property
+    def spent(self) -> float:
+        """Wall time spent so far (s): the sum of `seconds`."""
+        return float(self.laps.sum())
+
+    @property
     def laps(self) -> Floats:
         """Time spent so far in the phases of evaluations (s): motion, inward, coupling, outward."""
         return self._evaluation.laps

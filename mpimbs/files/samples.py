@@ -49,7 +49,8 @@ class Samples:
         whole = common | (own if alone else {name: gather(own[name].ravel()) for name, gather in self._gathers.items()})
         if self._comm.rank == 0:
             for name, shape in self._shapes.items():
-                self._rows[name].append(np.array(whole[name], np.float64).reshape(shape))
+                values = whole[name]
+                self._rows[name].append(np.array(values, np.float64).reshape(shape) if shape else float(values))
 
     def read(self, count: int, name: str, at: tuple[Any, ...] | None = None) -> Floats | None:
         """Give the first samples of a name, all or at a place of the array; None if there are none."""

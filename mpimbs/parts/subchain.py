@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -296,17 +297,21 @@ class Subchain:
         displace(self.structure, q, move, moved)
         return moved
 
-    def energy_and_momentum(self, q: Floats, u: Floats, gravity: Floats, motion: Floats | None = None) -> Floats:
+    def energy_and_momentum(
+        self, q: Floats, u: Floats, gravity: Iterable[float], motion: Floats | None = None
+    ) -> Floats:
         """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
 
-        `motion` is that of the steps, as `motions` gives it; of a subchain on the world it is found here by default.
+        `motion` is that of the steps, as `motions` gives it of a state that was checked; of a subchain on the world it
+        is found here by default.
 
         Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
         energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
-        q, u = self.state(q, u)
-        motion = self.motions(q, u) if motion is None else motion
+        if motion is None:
+            q, u = self.state(q, u)
+            motion = self.motions(q, u)
         found = energy_and_momentum(self.with_rotors, self.springs, tuple(gravity), q, u, motion)
         kinetic, potential, linear, angular = found
         return np.array([kinetic, potential, *linear, *angular])

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
@@ -23,7 +22,7 @@ from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.output_layout import ConstraintRecord, ConstraintState, SolutionSample
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
-from mpimbs.parallel.agreement import together
+from mpimbs.parallel.agreement import greatest, together
 from mpimbs.parallel.reorder import Gather
 from mpimbs.run.accumulated import Extremes, ExtremesState, Integrals, IntegralState, same_forces
 from mpimbs.run.witness import Witness, WitnessState
@@ -270,9 +269,10 @@ class Recorder:
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Count the wall time spent, but for that of evaluations, whose phases have their own."""
-        began, evaluating = time.perf_counter(), sum(self.dynamics.derivative.seconds().values())
+        derivative = self.dynamics.derivative
+        began, evaluating = time.perf_counter(), derivative.spent
         yield
-        self.seconds += time.perf_counter() - began + evaluating - sum(self.dynamics.derivative.seconds().values())
+        self.seconds += time.perf_counter() - began + evaluating - derivative.spent
 
     def record(self, t: float, moment: Moment, last: bool) -> None:
         """Take the sample of time `t` (s), whose state is given, perhaps the last; all ranks call.
@@ -292,9 +292,8 @@ class Recorder:
         self.count += 1
 
     def _take(self, t: float, moment: Moment) -> None:
-        agreed = np.array([moment.norm_error, self.store.due()], np.float64)
-        self.dynamics.comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
-        at = _Instant(self, t, moment, float(agreed[0]))
+        norm_error, due = greatest(self.dynamics.comm, (moment.norm_error, self.store.due())).tolist()
+        at = _Instant(self, t, moment, norm_error)
         self.balance.take(at.energy, at.work)
         own, common = {}, {}
         for each in self._table.quantities:
@@ -304,7 +303,7 @@ class Recorder:
                 common[each.name] = found
             else:
                 own[each.name] = self._kept(each, found)
-        self.store.add(own, common, bool(agreed[1]))
+        self.store.add(own, common, bool(due))
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.

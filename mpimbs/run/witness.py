@@ -102,11 +102,11 @@ class Witness:
         dynamics = self._dynamics
         if dynamics.derivative.evaluations < self.due and not last:
             return
-        began, evaluating = time.perf_counter(), sum(dynamics.derivative.seconds().values())
+        began, evaluating = time.perf_counter(), dynamics.derivative.spent
         found: Residual = together(dynamics.comm, lambda: dynamics.loads.residual(q, u, tau=held, t=t))
         self.due = dynamics.derivative.evaluations + BETWEEN
         self.seen.take(found, t)
-        self.seconds += time.perf_counter() - began + evaluating - sum(dynamics.derivative.seconds().values())
+        self.seconds += time.perf_counter() - began + evaluating - dynamics.derivative.spent
         if wrong := found.judged(dynamics.divided.coupling):
             raise SimulationError(f"t = {t:g} s: {wrong}. {TO_GO_ON}")
 

@@ -38,8 +38,7 @@ class Tableau(NamedTuple):
 
     def weights(self, x: float) -> Floats:
         """Weights of the rates [rows] in the state at a place from 0 to 1 of a step, less that where it begins."""
-        powers = np.cumprod(np.full(self.dense.shape[1], x))
-        found: Floats = self.dense @ powers
+        found: Floats = self.dense @ [x**k for k in range(1, self.dense.shape[1] + 1)]
         return found
 
     @property

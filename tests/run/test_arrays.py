@@ -87,7 +87,10 @@ NONE = {
     *("close", "derivative"),
     *("actuated", "apart", "count_turns", "dropped", "opened", "power", "refine", "roundings"),
     *("spring_energy", "stabilise", "warn_of_open", "wind", "winds", "wound"),  # lists, words, one array
-    *(f"derivative.{name}" for name in ("compiled", "evaluate", "in_phases", "laps", "seconds", "timed", "uncounted")),
+    *(
+        f"derivative.{name}"
+        for name in ("compiled", "evaluate", "in_phases", "laps", "seconds", "spent", "timed", "uncounted")
+    ),
     *(f"inertia.{name}" for name in ("close", "composites", "factored", "factors", "shell")),
     *("inertia.implicit_matrix", "inertia.implicit_matrix_of_bodies"),
 }

@@ -35,11 +35,12 @@ class Iterative(Protocol):
 
     Attributes
     ----------
-    enough : float
-        What of the right-hand side may be left where redundant constraints leave more than the tolerance; usually none.
+    contradiction : float
+        By how much of the right-hand side redundant constraints may contradict one another: such equations are solved
+        as nearly as they can be.
     """
 
-    enough: float
+    contradiction: float
 
     @property
     def joints(self) -> LoadEquations:

@@ -36,7 +36,6 @@ LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too la
 NOT_LARGE = 2.0**100  # what is less beside it is of accelerations
 ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
 CLOSED = 1e-12  # the same: closed enough
-ENOUGH = 1e-3  # of open places: what a change may leave, for the next, where equations are hardly consistent
 ROUNDS = 60  # of Newton's method at the most
 ALIKE = 1e-7  # rad, and m in lengths of the system: so near to closed a step is the least one to its square
 CONVERGED = 1e-10  # the same: of the last step to the nearest closed state
@@ -239,13 +238,14 @@ class ClosedLoops:
         udot, rates = np.empty_like(u), np.empty_like(q)
         self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
         iterative = self._divided.coupling.iterative
+        usual = 0.0 if iterative is None else iterative.contradiction
         try:
-            if iterative is not None and places and not speeds:
-                iterative.enough = ENOUGH
+            if iterative is not None:  # open loops contradict one another, until they are closed
+                iterative.contradiction = 1.0
             self._divided.evaluate_unforced(q, u, udot, rates)
         finally:
             if iterative is not None:
-                iterative.enough = 0.0
+                iterative.contradiction = usual
             self._aim(*self._stabilised)
         return np.where(np.abs(udot) < NOT_LARGE, 0.0, udot / LARGE)
 

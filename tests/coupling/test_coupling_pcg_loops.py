@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from cases import accelerations, parts, separated
 from mpi_helpers import parallel_assert
-from mpimbs.base.errors import InputError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
@@ -118,3 +118,15 @@ def test_hardly_redundant_loops_are_closed(comm: MPI.Comm, apart: float) -> None
         q = loops.close_places(dynamics.subchain.displaced(q, apart * v))
         left, parting = loops.apart(q, loops.close_speeds(q, v))[1].max(axis=0)
     parallel_assert(left < 2e-12 and parting < 1e-10, f"{left:.1e}, {parting:.1e} left", comm)
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("preconditioner", ["lagged", "direct"])
+def test_what_contradicts_names_the_remedy(comm: MPI.Comm, preconditioner: str) -> None:
+    """Cranks of a parallelogram at speeds of their own: no accelerations keep the pins at their distances."""
+    system = system_from("parallelogram")
+    q, u = system.contents.initial_state(0, system.n_bodies)
+    with closing(separated(system, comm, 3, LoadSolver(preconditioner))) as dynamics:
+        own = parts(dynamics, q, u + np.arange(system.nu))
+        with pytest.raises(SimulationError, match="no preconditioner mends: choose `coupling='dcae'`"):
+            dynamics.accelerations(*own, warn=False)

@@ -217,7 +217,8 @@ def residual_of(
     lever, total_mass = dynamics.scales
     forces_alone = driving / np.where(subchain.structure.axes < FORCE, lever, 1.0)
     wrenches = np.abs(subchain.wrenches.reshape(-1, 2, 3)).max(axis=2, initial=0.0) / (lever, 1.0)
-    least = _least(comm, np.append(forces_alone, wrenches), squares, lever, total_mass)
+    by_springs = sum(own.driven_by() for own in part.loops) if looped else 0.0  # and dampers and torques of loops
+    least = _least(comm, np.append(forces_alone, [*wrenches.ravel(), by_springs]), squares, lever, total_mass)
     apart = [_levers(between) for between in parts]
     still = np.zeros((len(subchain.inboard), 2))
     if comm.size > 1:
@@ -252,8 +253,7 @@ def residual_of(
         # What velocities ask is summed up in terms of these squares.
         reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
         rows, sizes, largest = _of_loops(dynamics, of_steps, reach, udot)
-        acts = np.array([total[0] / lever + total[1] + forces_alone.sum()])
-        acts += sum(own.driven_by() for own in part.loops)
+        acts = np.array([total[0] / lever + total[1] + forces_alone.sum() + by_springs])
         for array, operation in ((rows, MPI.SUM), (sizes, MPI.SUM), (acts, MPI.SUM), (largest, MPI.MAX)):
             comm.Allreduce(MPI.IN_PLACE, array, operation)
         shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
@@ -274,7 +274,7 @@ def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass
     Parameters
     ----------
     driving : array
-        What acts along joints and on bodies, moments over the length (N).
+        What acts along joints, of loops too, and on bodies, moments over the length (N).
     squares : array [m]
         Of the angular velocities of the steps (1/s^2).
     length, mass : float

@@ -25,7 +25,7 @@ from mpimbs.parts.entries import (
     prescribe,
 )
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
-from mpimbs.sweep.build import Build, build, inboard_bodies, rotors_of
+from mpimbs.sweep.build import AlongAxes, Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.magnitudes import load_magnitudes, reached
 from mpimbs.sweep.motion import broken_quaternion
 from mpimbs.sweep.structure import BOUNDARY, JUNCTION, PLACE, Springs, Structure, Workspace, workspace
@@ -185,6 +185,11 @@ class Subchain:
     def with_rotors(self) -> Structure:
         """Give the same bodies with no more than rotors on axes that follow a given motion."""
         return self.structure._replace(armature=rotors_of(self.columns))
+
+    @functools.cached_property
+    def along_axes(self) -> AlongAxes:
+        """Gives the components [nu] along the axes of the joints of loads on the steps [m, 6]."""
+        return AlongAxes(self.structure)
 
     @property
     def springs(self) -> Springs:

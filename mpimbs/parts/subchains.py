@@ -20,7 +20,6 @@ from mpimbs.parts.sequence import SEQUENCE, SequencePlan
 from mpimbs.parts.subchain import Subchain
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, PLAN, TILE
 from mpimbs.spatial.six import EXTRA
-from mpimbs.sweep.build import along_axes
 from mpimbs.sweep.inverse import newton_euler
 from mpimbs.sweep.inward import accelerated
 from mpimbs.sweep.motion import velocity_terms
@@ -147,7 +146,7 @@ class Subchains(PartByHandles):
         assert wrenches is None  # there are no loops
         loads = np.empty((len(self.whole.structure.steps), 6))
         JOINT_LOADS_OF_ALL[self.width](self.plan, q, u, tau, loads.reshape(-1))
-        return self.whole.of_bodies(loads), along_axes(self.whole.structure, loads)
+        return self.whole.of_bodies(loads), self.whole.along_axes(loads)
 
     def wrenches_taken(self) -> Taken:
         """Where its sweeps read external wrenches, as of `Part`."""

@@ -313,13 +313,23 @@ def freedoms_of(steps: Integers) -> tuple[Integers, Integers]:
     return step, steps[step, FIRST_U] + np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def along_axes(structure: Structure, loads: Floats) -> Floats:
-    """Give the components [nu] of loads on steps [m, 6], in their frames, along the axes that each frees."""
-    step, speed = freedoms_of(structure.steps)
-    axis, found = structure.axes[speed], np.zeros(len(structure.axes))
-    sliding = structure.pitch[speed] * loads[step, (axis + 3) % 6]  # of a screw; no other has a pitch
-    found[speed] = loads[step, axis] + sliding
-    return found
+class AlongAxes:
+    """Takes loads on steps along the axes that these free."""
+
+    def __init__(self, structure: Structure) -> None:
+        step, speed = freedoms_of(structure.steps)
+        axis, self._at = structure.axes[speed], np.empty(len(structure.axes), np.int64)
+        self._at[speed] = 6 * step + axis
+        self._screws = np.flatnonzero(structure.pitch)  # no other axis has a pitch
+        self._pitch = structure.pitch[self._screws]
+        self._slides = self._at[self._screws] // 6 * 6 + (self._at[self._screws] + 3) % 6
+
+    def __call__(self, loads: Floats) -> Floats:
+        """Give the components [nu] of loads on steps [m, 6], in their frames."""
+        flat = loads.reshape(-1)
+        found: Floats = flat[self._at]
+        found[self._screws] += self._pitch * flat[self._slides]
+        return found
 
 
 def path_to(body: int, parent: Integers, first: Integers, last: Integers) -> Integers:

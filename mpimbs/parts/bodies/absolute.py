@@ -18,7 +18,7 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.pieces import SUBCHAIN, sequence_rows
 from mpimbs.parts.sequence import SequencePlan
 from mpimbs.spatial.vectors import along, motion_outward, sub6
-from mpimbs.sweep.build import NO_BODIES, Build, along_axes
+from mpimbs.sweep.build import NO_BODIES, Build
 from mpimbs.sweep.motion import coordinate_rates
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE, TURNING, Handles, Workspace
 
@@ -139,4 +139,4 @@ class AbsoluteBodies(Intervals):
         """Give the loads of joints, as `Part` does, of `wrenches` of bodies, and each step's along its free axes."""
         made = self.made
         loads = self.wrenches[made.body_step].reshape(-1, 2, 3) @ np.swapaxes(made.body_frame, 1, 2)
-        return loads.reshape(-1, 6), along_axes(made.structure, self.wrenches)
+        return loads.reshape(-1, 6), self.whole.along_axes(self.wrenches)

@@ -69,3 +69,12 @@ def test_a_run_without_convergence_stops(comm: MPI.Comm, path: Path, preconditio
     if comm.rank == 0:
         with h5py.File(path) as run:
             assert run.attrs["status"].startswith("stopped: the constraint loads do not converge")
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-9])
+def test_redundant_loops_take_no_more_steps(comm: MPI.Comm, tolerance: float) -> None:
+    """Three cranks of a plane parallelogram, which steps open: what constraints contradict adds nothing to errors."""
+    runs = [simulate("parallelogram", 1.0, comm, tol=tolerance, coupling=name, cuts=3) for name in ("dcae", "pcg")]
+    assert runs[0].steps == pytest.approx(runs[1].steps, rel=0.2)
+    if comm.rank == 0:
+        assert abs(runs[0].q[-1] - runs[1].q[-1]).max() < 10 * tolerance

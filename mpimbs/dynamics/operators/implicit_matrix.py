@@ -19,7 +19,7 @@ for each [Woodbury's formula]. What springs pull across their lengths is left ou
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -365,25 +365,24 @@ class ImplicitMatrix:
         What stands behind these numbers is left as it is.
         """
         stage_forces(self._table.data, r, self._tau)
-        if self._pulled or self._dragged or self._lengths is not None:
-            self._tau -= self._forces_of_changes(r)
+        for forces in self._forces_of_changes(r):
+            self._tau -= forces
         self.heavier(self._tau, self._z)
         stage_changes(self._table.data, r, self._z, self._step, times, x)
 
-    def _forces_of_changes(self, r: Floats) -> Floats:
+    def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
-        found, along = np.zeros_like(speeds), np.empty_like(speeds)
         if self._pulled or self._lengths is not None:
+            along = np.empty_like(speeds)
             speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
         if self._lengths is not None:
-            found += self._lengths.forces(speeds, along)
+            yield self._lengths.forces(speeds, along)
         if self._pulled:
-            found += self._pulls(along + self._step * speeds)
+            yield self._pulls(along + self._step * speeds)
         if self._dragged:
-            found += self._drags(speeds)
-        return found
+            yield self._drags(speeds)
 
     @functools.cached_property
     def _pulls(self) -> _Product:

@@ -55,7 +55,8 @@ class LoadSolver(Settings):
             default=f"{EXACT:g}; in a simulation with adaptive steps {SHARE:g} times `rtol`",
             noun="the tolerance of the constraint loads",
             must=FRACTION,
-            more="To be reached by the residual over the right-hand side, both accelerations across separated joints.",
+            more="To be reached by the residual over the right-hand side, both accelerations across separated joints; "
+            f"{EXACT:g} whatever is given where loops are among the unknowns.",
         ),
     ] = None
     most: Annotated[int, Setting("pcg: iterations allowed", noun="the number of iterations allowed", must=COUNT)] = (

@@ -218,7 +218,8 @@ def residual_of(
     forces_alone = driving / np.where(subchain.structure.axes < FORCE, lever, 1.0)
     wrenches = np.abs(subchain.wrenches.reshape(-1, 2, 3)).max(axis=2, initial=0.0) / (lever, 1.0)
     by_springs = sum(own.driven_by() for own in part.loops) if looped else 0.0  # and dampers and torques of loops
-    least = _least(comm, np.append(forces_alone, [*wrenches.ravel(), by_springs]), squares, lever, total_mass)
+    pushes = np.concatenate([forces_alone, wrenches.ravel(), [by_springs]])
+    least = _least(comm, pushes, squares, lever, total_mass)
     apart = [_levers(between) for between in parts]
     still = np.zeros((len(subchain.inboard), 2))
     if comm.size > 1:

@@ -277,7 +277,7 @@ class ConstraintLoads:
 
     def _solve(self, t: float) -> None:
         """Solve the equations as formed; the solution stands in the table."""
-        solver, hold = self._solver, self._hold
+        solver, hold, before = self._solver, self._hold, self.factorizations
         known = solver.estimate in ORDERS and np.isfinite(t)
         if known:
             hold.estimate(t, self.joints.solution)
@@ -307,8 +307,9 @@ class ConstraintLoads:
             self.most_iterations = max(self.most_iterations, self.iterations)
         self.solutions += 1
         failed = reason < 0
-        if self.joints.singular:
-            failed = not self.residual() <= SHORT * self._asked and not self._nearly() <= self.contradiction
+        if self.joints.singular and (failed := not self.residual() <= SHORT * self._asked):
+            failed = not self._nearly() <= self.contradiction
+            self.factorizations = before + 1  # of this solution, however it began
         if failed:
             self._fail(t)
         elif known:
@@ -331,7 +332,6 @@ class ConstraintLoads:
         self._solution.stateIncrease()
         ksp.solve(self._right, self._solution)
         ksp.destroy()
-        self.factorizations += 1
         return self.residual()
 
     def _run(self, ksp: PETSc.KSP) -> tuple[int, int]:

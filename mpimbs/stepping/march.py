@@ -24,7 +24,7 @@ import numpy as np
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.lanes import extract, largest, load, zero_lanes
+from mpimbs.kernels.lanes import absolute, extract, insert, largest, load, sqrt, store, zero_lanes
 from mpimbs.kernels.memory import borrowed, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded, force_of_stop, power_along_joints
@@ -32,9 +32,8 @@ from mpimbs.sweep.grip import Grip, add_held, drag_anchors
 
 # Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
 # milliseconds.
-AT_A_CALL, MOST_AT_A_CALL, UNLIMITED = 2**17, 16, np.iinfo(np.int64).max
-AT_ONCE = 512  # numbers that are combined at a time, which stay in the cache
-WIDTH = 8  # of them side by side
+AT_A_CALL, MOST_AT_A_CALL, UNLIMITED = 2**17, 64, np.iinfo(np.int64).max
+WIDTH = 8  # numbers of a state side by side
 SAFETY, LARGEST_FACTOR = 0.9, 10.0
 BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
@@ -50,7 +49,7 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
 # and the last ones stand; of a call what it may take, and what it took.
 (
-    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, ACCEPTED, REJECTED, EVALUATED, SMALL_STEPS, REGARDLESS, OUTCOME,
+    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, REGARDLESS, ACCEPTED, REJECTED, EVALUATED, SMALL_STEPS, OUTCOME,
     ALL_COUNTS,
 ) = range(14)  # fmt: skip
 NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
@@ -80,7 +79,6 @@ class MarchPlan(NamedTuple):
     states: Floats  # [2 * stride]
     rates: Floats  # [rows * stride]
     state: Floats  # [stride]: of a stage
-    room: Floats  # [3 * AT_ONCE]
     held: Floats  # [nu], or none: forces on joints; and what else has power
     torque: Floats
     damping: Floats
@@ -102,94 +100,82 @@ class MarchPlan(NamedTuple):
 PLAN = schema(MarchPlan)
 
 
+# Each is given the table and reads what it takes of it: the whole plan handed on would cost more than they do.
+
+
 @kernel(inline=True)
 def _row(p, k):
     """Where the rates of a stage stand."""
     return p.counts[FIRST] if k == 0 else p.counts[LAST] if k == p.stages else k
 
 
-@kernel
-def _sum_rates(p, out, weights, first, count, factor, begin, size):
-    """Write a sum of rates, of some of the numbers, to the begin of `out`."""
-    o = span(out, 0, size)
-    fresh = True
-    for k in range(count):
-        weight = factor * weights[first + k]
-        if weight != 0.0:
-            rates = span(p.rates, _row(p, k) * p.stride + begin, size)
-            if fresh:
-                for i in range(size):
-                    o[i] = weight * rates[i]
-            else:
-                for i in range(size):
-                    o[i] += weight * rates[i]
-            fresh = False
-    if fresh:
-        for i in range(size):
-            o[i] = 0.0
-
-
-@kernel
-def _state_of(p, out, at, weights, first, count, base, factor):
-    """Write the state at a room of states, and a sum of rates, to `out` from `at` on."""
-    for begin in range(0, p.n, AT_ONCE):
-        size = min(AT_ONCE, p.n - begin)
-        _sum_rates(p, p.room, weights, first, count, factor, begin, size)
-        to, state = span(out, at + begin, size), span(p.states, base * p.stride + begin, size)
-        for i in range(size):
-            to[i] = state[i] + p.room[i]
-
-
-@kernel
-def _stage(p, k):
-    """Write the state of a stage; the last one is the end of the step."""
-    now = p.counts[NOW]
-    if k == p.stages:
-        _state_of(p, p.states, (1 - now) * p.stride, p.a, k * p.rows, k, now, p.numbers[TRIED])
-    else:
-        _state_of(p, p.state, 0, p.a, k * p.rows, k, now, p.numbers[TRIED])
-
-
-@kernel
-def _judge(p):
-    """Find the error of a step over the tolerance, and its largest number."""
+@kernel(inline=True)
+def _sum_rates(p, weights, first, count, begin):
+    """Sum of rates with some of the weights, of the numbers from `begin` on, side by side."""
     zero = zero_lanes(WIDTH)
-    worst, most = zero, zero
-    n, end = p.n, p.nq + p.nu
-    rtol, atol, size_of_step = p.numbers[RELATIVE], p.numbers[ABSOLUTE], p.numbers[TRIED]
-    new = (1 - p.counts[NOW]) * p.stride
+    total = zero
+    for k in range(count):
+        weight = weights[first + k]
+        if weight != 0.0:
+            total = total + weight * load(zero, p.rates, _row(p, k) * p.stride + begin)
+    return total
+
+
+@kernel(inline=True)
+def _state_of(p, out, weights, first, count, base, factor):
+    """Write the state at a room of states, and a sum of rates."""
+    zero = zero_lanes(WIDTH)
+    for i in range(0, p.n, WIDTH):
+        state = load(zero, p.states, base * p.stride + i)
+        store(out, i, state + factor * _sum_rates(p, weights, first, count, i))
+
+
+@kernel(inline=True)
+def _stage_state(p, k):
+    """Where the state of a stage stands."""
+    if 0 < k < p.stages:
+        return span(p.state, 0, p.stride)
+    return span(p.states, (p.counts[NOW] if k == 0 else 1 - p.counts[NOW]) * p.stride, p.stride)
+
+
+@kernel(inline=True)
+def _time(p, k):
+    """Time of a stage (s)."""
+    return p.numbers[REACHED] + p.stage_times[k] * p.numbers[TRIED]
+
+
+@kernel
+def stage(plan, k):
+    """Write the state of a stage; the last one is the end of the step. Gives the time (s) of stages within it."""
+    p = read(plan, PLAN)
+    _state_of(p, _stage_state(p, k), p.a, k * p.rows, k, p.counts[NOW], p.numbers[TRIED])
+    return _time(p, k) if k < p.stages else np.nan
+
+
+@kernel
+def judge(plan):
+    """Find the error of a step over the tolerance, and its largest number."""
+    p = read(plan, PLAN)
+    zero = zero_lanes(WIDTH)
+    worst, most, least = zero, zero, zero + 1e-300
+    end, new = p.nq + p.nu, (1 - p.counts[NOW]) * p.stride
+    rtol, atol, size = p.numbers[RELATIVE], p.numbers[ABSOLUTE], p.numbers[TRIED]
     weighed = p.fixed == 0
+    count = p.stages + 1 if p.keeps_last != 0 else p.stages
     several = p.errors.size > p.stages + 1
-    estimate, other, values = (
-        span(p.room, 0, AT_ONCE),
-        span(p.room, AT_ONCE, AT_ONCE),
-        span(p.room, 2 * AT_ONCE, AT_ONCE),
-    )
-    for begin in range(0, n, AT_ONCE):
-        size = min(AT_ONCE, n - begin)
-        state = span(p.states, new + begin, size)
-        for i in range(size):
-            values[i] = abs(state[i])
-        for i in range(size, min(size + WIDTH, AT_ONCE)):
-            values[i] = 0.0
-        for i in range(0, size, WIDTH):
-            most = largest(most, load(zero, values, i))
-        size = min(size, end - begin)
-        if weighed and size > 0:
-            count = p.stages + 1 if p.keeps_last != 0 else p.stages
-            _sum_rates(p, estimate, p.errors, 0, count, size_of_step, begin, size)
+    for i in range(0, p.n, WIDTH):
+        values = absolute(load(zero, p.states, new + i))
+        most = largest(most, values)
+        if weighed and i < end:
+            estimate = size * _sum_rates(p, p.errors, 0, count, i)
             if several:
-                _sum_rates(p, other, p.errors, p.stages + 1, count, size_of_step, begin, size)
-                for i in range(size):
-                    square = estimate[i] * estimate[i]
-                    both = square + 0.01 * other[i] * other[i]
-                    estimate[i] = square / max(np.sqrt(both), 1e-300) if both == both else both
-            for i in range(size):
-                estimate[i] = abs(estimate[i]) / (atol + rtol * values[i])
-            for i in range(size, min(size + WIDTH, AT_ONCE)):
-                estimate[i] = 0.0
-            for i in range(0, size, WIDTH):
-                worst = largest(worst, load(zero, estimate, i))
+                other = size * _sum_rates(p, p.errors, p.stages + 1, count, i)
+                square = estimate * estimate
+                estimate = square / largest(sqrt(square + 0.01 * other * other), least)
+            estimate = absolute(estimate) / (atol + rtol * values)
+            for lane in range(end - i, WIDTH):
+                estimate = insert(estimate, lane, 0.0)
+            worst = largest(worst, estimate)
     error, biggest = 0.0, 0.0
     for lane in range(WIDTH):
         error, biggest = largest(error, extract(worst, lane)), largest(biggest, extract(most, lane))
@@ -199,8 +185,9 @@ def _judge(p):
 
 
 @kernel
-def _propose(p):
+def propose(plan):
     """Choose the size of the next attempt: the last ones before a time are shortened, if not fixed two alike."""
+    p = read(plan, PLAN)
     s, c = p.numbers, p.counts
     left, step = s[TARGET] - s[REACHED], s[STEP]
     if left <= step * (1.0 + SLACK):
@@ -213,8 +200,9 @@ def _propose(p):
 
 
 @kernel
-def _conclude(p):
+def conclude(plan):
     """Take the step, or reject it, and choose the next; from what all ranks have said of it."""
+    p = read(plan, PLAN)
     s, c = p.numbers, p.counts
     error, size, step = p.heard[0], s[TRIED], s[STEP]
     adaptive, regardless = p.fixed == 0, c[REGARDLESS] != 0
@@ -273,16 +261,11 @@ def _make_unit(state, first):
 
 
 @kernel
-def _time(p, k):
-    """Time of a stage (s)."""
-    return p.numbers[REACHED] + p.stage_times[k] * p.numbers[TRIED]
-
-
-@kernel
-def _evaluate(p, state, k):
-    """Write the rates of a state: of coordinates, of speeds, and the power of what acts along joints."""
+def _evaluate(plan, k):
+    """Write the rates of a stage: of coordinates, of speeds, and the power of what acts along joints."""
+    p = read(plan, PLAN)
     nq, nu = p.nq, p.nu
-    row = _row(p, k) * p.stride
+    state, row = _stage_state(p, k), _row(p, k) * p.stride
     q, u = span(state, 0, nq), span(state, nq, nu)
     rates, udot = span(p.rates, row, nq), span(p.rates, row + nq, nu)
     held = p.held
@@ -322,28 +305,29 @@ def march(plan):
     """
     p = read(plan, PLAN)
     s, c = p.numbers, p.counts
-    c[ACCEPTED], c[REJECTED], c[EVALUATED], c[SMALL_STEPS], c[OUTCOME] = 0, 0, 0, 0, GOING_ON
+    for k in range(ACCEPTED, ALL_COUNTS):
+        c[k] = 0
     attempts = 0
     while True:
         attempts += 1
-        _propose(p)
+        propose(plan)
         if c[KNOWN] == NOTHING_KNOWN:
-            _evaluate(p, span(p.states, c[NOW] * p.stride, p.n), 0)
+            _evaluate(plan, 0)
             c[KNOWN] = IN_FIRST
         for k in range(1, p.stages):
-            _stage(p, k)
-            _evaluate(p, p.state, k)
-        _stage(p, p.stages)
+            stage(plan, k)
+            _evaluate(plan, k)
+        stage(plan, p.stages)
         if p.keeps_last != 0:
-            _evaluate(p, span(p.states, (1 - c[NOW]) * p.stride, p.n), p.stages)
-        _judge(p)
+            _evaluate(plan, p.stages)
+        judge(plan)
         if p.alone != 0:
             for i in range(FACTS):
                 p.heard[i] = p.told[i]
         else:
             all_largest(p.channel, p.told, p.heard)
         before = c[ACCEPTED]
-        _conclude(p)
+        conclude(plan)
         if c[OUTCOME] != GOING_ON:
             return
         if c[ACCEPTED] == before:
@@ -353,51 +337,18 @@ def march(plan):
             return
 
 
-# The same one by one, for Python.
-
-
-@kernel
-def propose(plan):
-    """See `_propose`; a call begins."""
-    p = read(plan, PLAN)
-    c = p.counts
-    c[ACCEPTED], c[REJECTED], c[EVALUATED], c[SMALL_STEPS], c[OUTCOME] = 0, 0, 0, 0, GOING_ON
-    _propose(p)
-
-
-@kernel
-def stage(plan, k):
-    """See `_stage`; gives the time (s) of stages within the step, whose last bit is that of compiled steps."""
-    p = read(plan, PLAN)
-    _stage(p, k)
-    return _time(p, k) if k < p.stages else np.nan
-
-
-@kernel
-def judge(plan):
-    """See `_judge`."""
-    _judge(read(plan, PLAN))
-
-
-@kernel
-def conclude(plan):
-    """See `_conclude`."""
-    _conclude(read(plan, PLAN))
-
-
 @kernel
 def summed_rates(plan, weights):
     """Write a sum of rows of rates to `MarchPlan.state`."""
     p, weights = read(plan, PLAN), borrowed(weights)
-    for begin in range(0, p.n, AT_ONCE):
-        size = min(AT_ONCE, p.n - begin)
-        _sum_rates(p, span(p.state, begin, size), weights, 0, weights.size, 1.0, begin, size)
+    for i in range(0, p.n, WIDTH):
+        store(p.state, i, _sum_rates(p, weights, 0, weights.size, i))
 
 
 @kernel
 def interpolated_state(plan, weights, size):
     """Write a state within the last step to `MarchPlan.state`, from weights of the rates and the step's size (s)."""
     p, weights = read(plan, PLAN), borrowed(weights)
-    _state_of(p, p.state, 0, weights, 0, weights.size, 1 - p.counts[NOW], size)
+    _state_of(p, p.state, weights, 0, weights.size, 1 - p.counts[NOW], size)
     for k in range(p.quaternions.size):
         _make_unit(p.state, p.quaternions[k])

@@ -89,8 +89,7 @@ class StageSteps:
         plan = m.MarchPlan(
             nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
             fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
-            states=states.ravel(), rates=rates.ravel(), state=stage, room=np.zeros(3 * m.AT_ONCE),
-            stage_times=np.array(tableau.c, np.float64),
+            states=states.ravel(), rates=rates.ravel(), state=stage, stage_times=np.array(tableau.c, np.float64),
             quaternions=np.ascontiguousarray(quaternions, np.int64), numbers=self.numbers, counts=self.counts,
             sizes=self._sizes, told=self.told, heard=self.heard, **given,
         )  # fmt: skip
@@ -184,7 +183,7 @@ class StageSteps:
             where the step begins, which was evaluated, and h its size.
         """
         s, c, tableau = self.numbers, self.counts, self.tableau
-        s[m.TARGET] = target
+        s[m.TARGET], c[m.ACCEPTED :] = target, 0
         m.propose(self.plan)
         began, size = self.time, self.size
         if c[m.KNOWN] == m.NOTHING_KNOWN:

@@ -30,7 +30,7 @@ from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
 from mpimbs.stepping.step_sizes import ANCHORS, RATES, StepMemory, StepSizes, first_step
 from mpimbs.stepping.work import Power
-from mpimbs.sweep.grip import NO_GRIP, Grip, Holding
+from mpimbs.sweep.grip import NO_GRIP, Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import TURN
 
@@ -282,10 +282,6 @@ class Integrator(ABC):
     def anchors(self) -> int:
         """Which of the anchors of friction are those of the state at the time reached."""
         return 0
-
-    def _holds(self) -> Holding | None:
-        """What friction holds where a step begins, of which implicit steps know; None where there is none."""
-        return self.grip.holding(*self.parts, self.anchors) if self.grip else None
 
     def _on_joints(self, q: Floats, u: Floats, anchors: int, held: Floats | None) -> Floats | None:
         """Forces on joints in a state on top of the model's [nu]: those that are held, and what friction adds."""

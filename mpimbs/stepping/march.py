@@ -44,8 +44,8 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.
 (
     REACHED, STEP, TRIED, BEGAN, TARGET, PAUSE, ERROR, BIGGEST, RELATIVE, ABSOLUTE, ORDER, LEAST_FACTOR, NORM_ERROR,
-    ERROR_BEFORE, NUMBERS,
-) = range(15)  # fmt: skip
+    ERROR_BEFORE, GAMMA, NUMBERS,
+) = range(16)  # fmt: skip
 # What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
 # and the last ones stand; of a call what it may take, and what it took.
 (
@@ -76,6 +76,10 @@ class MarchPlan(NamedTuple):
     fixed: int
     a: Floats  # [rows * rows]
     errors: Floats  # [0 to 2, stages + 1]
+    solves: Floats  # [rows * rows] of a Rosenbrock-W method, else empty
+    matrix: Integers  # table of its matrix, and where kernels factor it and solve with it; 0: Python does
+    factor: int
+    solve: int
     states: Floats  # [2 * stride]
     rates: Floats  # [rows * stride]
     state: Floats  # [stride]: of a stage
@@ -128,6 +132,13 @@ def _state_of(p, out, weights, first, count, base, factor):
     for i in range(0, p.n, WIDTH):
         state = load(zero, p.states, base * p.stride + i)
         store(out, i, state + factor * _sum_rates(p, weights, first, count, i))
+
+
+@kernel(inline=True)
+def _sum_rows(p, weights, first, count):
+    """Write a sum of rates to `MarchPlan.state`."""
+    for i in range(0, p.n, WIDTH):
+        store(p.state, i, _sum_rates(p, weights, first, count, i))
 
 
 @kernel(inline=True)
@@ -296,6 +307,27 @@ def _evaluate(plan, k):
 
 
 @kernel
+def _factor(plan):
+    """Factor the matrix of the step, in the state where it begins."""
+    p = read(plan, PLAN)
+    now = p.counts[NOW]
+    q, u = span(p.states, now * p.stride, p.nq), span(p.states, now * p.stride + p.nq, p.nu)
+    call_at(p.factor, (p.matrix, q, u, p.numbers[GAMMA] * p.numbers[TRIED], p.grip, now))
+
+
+@kernel
+def _increment(plan, k):
+    """Write the increment of a stage to its row, which may have its rates; behind coordinates and speeds the matrix has
+    nothing."""
+    p = read(plan, PLAN)
+    _sum_rows(p, p.solves, k * p.rows, p.rows)
+    gamma, found = p.numbers[GAMMA], span(p.rates, _row(p, k) * p.stride, p.n)
+    call_at(p.solve, (p.matrix, p.state, found, gamma))
+    for i in range(p.nq + p.nu, p.n):
+        found[i] = gamma * p.state[i]
+
+
+@kernel
 def march(plan):
     """Take steps towards a time, until something has to be done between two of them.
 
@@ -314,9 +346,14 @@ def march(plan):
         if c[KNOWN] == NOTHING_KNOWN:
             _evaluate(plan, 0)
             c[KNOWN] = IN_FIRST
+        if p.factor != 0:
+            _factor(plan)
         for k in range(1, p.stages):
-            stage(plan, k)
-            _evaluate(plan, k)
+            if k > 1 or p.factor == 0:
+                stage(plan, k)
+                _evaluate(plan, k)
+            if p.factor != 0:
+                _increment(plan, k)
         stage(plan, p.stages)
         if p.keeps_last != 0:
             _evaluate(plan, p.stages)
@@ -340,9 +377,7 @@ def march(plan):
 @kernel
 def summed_rates(plan, weights):
     """Write a sum of rows of rates to `MarchPlan.state`."""
-    p, weights = read(plan, PLAN), borrowed(weights)
-    for i in range(0, p.n, WIDTH):
-        store(p.state, i, _sum_rates(p, weights, 0, weights.size, i))
+    _sum_rows(read(plan, PLAN), borrowed(weights), 0, weights.size)
 
 
 @kernel

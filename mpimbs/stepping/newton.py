@@ -175,7 +175,7 @@ class Stages:
         self, dynamics: Dynamics, derivative: Derivative, matrix: StageMatrix, arrays: Arrays, size: int
     ) -> None:
         self._dynamics, self._derivative, self._matrix, self._arrays = dynamics, derivative, matrix, arrays
-        self._comm, self._nq, self._size = dynamics.comm, dynamics.subchain.nq, size
+        self._comm, self._nq, self._nu, self._size = dynamics.comm, dynamics.subchain.nq, dynamics.subchain.nu, size
         self._shift, self._time = 1.0, np.nan
         self._f = np.empty(size)  # in the state of J
         self._newton: Newton | None = None
@@ -187,7 +187,7 @@ class Stages:
         empty.setUp()
         ts.setIFunction(self._residual)
         ts.setIJacobian(self._take_place, empty, empty)
-        end = self._nq + self._dynamics.subchain.nu
+        end = self._nq + self._nu
         base = np.concatenate([*self._dynamics.divided.units, np.full(self._size - end, UNCOUNTED)])
         speeds = slice(self._nq, end)
         self._newton = Newton(ts.getSNES(), self._comm, base, speeds, self._evaluate, self._precondition)
@@ -205,7 +205,7 @@ class Stages:
         self._shift = shift
         self._matrix.look(1.0 / shift)
         state = self._arrays.read(x)
-        self._matrix.at(state[: self._nq], state[self._nq :], 1.0 / shift)
+        self._matrix.at(state[: self._nq], state[self._nq : self._nq + self._nu], 1.0 / shift)
         self._newton.at(x, self._f, shift)
 
     def _evaluate(self, x: PETSc.Vec, f: PETSc.Vec) -> None:

@@ -54,8 +54,17 @@ class RungeKutta(Integrator):
         steps = dynamics.subchain.structure.steps
         power = self._power
         solves = scheme_of(name).implicit
-        compiled = dynamics.derivative.compiled if power.compiled and not self._follows and not solves else None
+        self._matrix: StageMatrix | None = None
+        if solves:
+            so_far = None if memory is None else memory.tension
+            self._matrix = StageMatrix(dynamics, self._loads, given.tension, so_far)
+        compiled = dynamics.derivative.compiled if power.compiled and not self._follows else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
+        if self._matrix is not None and compiled is not None:
+            if (alone := self._matrix.compiled) is None:
+                compiled = None
+            else:
+                own["factor"], own["solve"], own["matrix"] = alone
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
         kinds = ("torque", "damping", "stops", "bounded")
@@ -70,10 +79,6 @@ class RungeKutta(Integrator):
         self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
         )
-        self._matrix: StageMatrix | None = None
-        if solves:
-            so_far = None if memory is None else memory.tension
-            self._matrix = StageMatrix(dynamics, self._loads, given.tension, so_far)
         self._looked, self._taken_for = False, np.nan  # whether the matrix has seen where the step begins; its step (s)
         self.between = not self._follows  # given motions have no error that steps would follow
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
@@ -212,15 +217,20 @@ class RungeKutta(Integrator):
         own, dynamics = self._own, self._dynamics
         c, asked = own.counts, self._asked()
         own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
-        if self._compiled:
+        matrix = self._matrix
+        at_once = self._at_once if matrix is None else min(self._at_once, matrix.steps_alone())
+        if self._compiled and at_once:
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
-            c[m.MOST] = min(most, self._at_once)
+            c[m.MOST] = min(most, at_once)
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             evaluation, acting = dynamics.divided.evaluation, self._acting
             before = 0.0 if acting is None else evaluation.acting_messages
             with self._quiet():  # for functions of Python's
                 m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
+            if matrix is not None:
+                matrix.took(int(c[m.ACCEPTED]))
+                self._looked = False
             if acting is not None:
                 evaluation.count_messages(before)
                 self._hear(acting)
@@ -268,7 +278,7 @@ class RungeKutta(Integrator):
             matrix.look(step)
             self._looked, self._taken_for = True, np.nan
         if step != self._taken_for:
-            matrix.at(own.state[1], own.state[2], step, self._holds())
+            matrix.at(own.state[1], own.state[2], step, self.grip, self.anchors)
             self._taken_for = step
         self._solve_again(r, x)
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.base.arrays import Floats
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.stepping.march import UNLIMITED
 from mpimbs.stepping.schemes import IF_IT_MATTERS
-from mpimbs.sweep.grip import Holding
+from mpimbs.sweep.grip import NO_GRIP, Grip
 from mpimbs.sweep.structure import ADDED
 
 LOOKED = 16  # steps, after which it is seen again whether tension counts
@@ -57,15 +58,30 @@ class StageMatrix:
         if tension is not None:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension
 
-    def at(self, q: Floats, u: Floats, step: float, held: Holding | None = None) -> None:
+    @property
+    def compiled(self) -> tuple[int, int, Integers] | None:
+        """As of `ImplicitMatrix`, for steps that begin where nothing but joints is looked at."""
+        return None if self._resists else self._dynamics.inertia.implicit_matrix.compiled
+
+    def steps_alone(self) -> int:
+        """How many steps may begin before anything but joints is looked at."""
+        counts, begun = self.memory
+        return 0 if counts else -begun % LOOKED if self._looks else UNLIMITED
+
+    def took(self, steps: int) -> None:
+        """Know of steps that were taken where nothing but joints was looked at."""
+        self._matrix, self._stiffness, self._damping = self._dynamics.inertia.implicit_matrix, None, None
+        self.memory[1] += steps
+
+    def at(self, q: Floats, u: Floats, step: float, grip: Grip = NO_GRIP, anchors: int = 0) -> None:
         """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s).
 
-        `held`: what friction holds there, beside its dampers.
+        With what friction holds there, by some of its anchors.
         """
         inertia = self._dynamics.inertia
         alone = self._stiffness is None and self._damping is None
         self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
-        self._matrix.at(q, step, self._stiffness, self._damping, u, held)
+        self._matrix.at(q, step, self._stiffness, self._damping, u, grip, anchors)
 
     def solve(self, r: Floats, x: Floats, times: float) -> None:
         """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""

@@ -84,11 +84,13 @@ class StageSteps:
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
             "clock": none, "power": none, "grip": NO_GRIP, "acting": none,
+            "matrix": np.zeros(0, np.int64), "factor": 0, "solve": 0,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(
             nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
             fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
+            solves=np.ascontiguousarray(tableau.solves).ravel(),
             states=states.ravel(), rates=rates.ravel(), state=stage, stage_times=np.array(tableau.c, np.float64),
             quaternions=np.ascontiguousarray(quaternions, np.int64), numbers=self.numbers, counts=self.counts,
             sizes=self._sizes, told=self.told, heard=self.heard, **given,
@@ -98,7 +100,7 @@ class StageSteps:
         s, c = self.numbers, self.counts
         s[m.RELATIVE], s[m.ABSOLUTE] = accuracy.rtol, accuracy.atol
         s[m.ORDER], s[m.LEAST_FACTOR], s[m.ERROR_BEFORE] = tableau.order, LEAST_FACTOR, 1.0
-        c[m.LAST] = tableau.stages
+        s[m.GAMMA], c[m.LAST] = tableau.gamma, tableau.stages
 
     def begin(self, t: float) -> None:
         """Be at a time (s), with the state as it is."""

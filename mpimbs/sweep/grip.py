@@ -23,14 +23,6 @@ from mpimbs.sweep.along_joints import bounded_by
 RELAXATION = 0.1  # s: slack over the speed up to which the damper counts; what is held comes to rest in some of these
 
 
-class Holding(NamedTuple):
-    """What friction that holds resists small changes by, beside what its damper does by itself."""
-
-    speeds: Integers  # [m]
-    damping: Floats  # N m s/rad or N s/m
-    stiffness: Floats  # N m/rad or N/m
-
-
 class Grip(NamedTuple):
     """What friction of some joints has beside its damper, with anchors of two states, of which one is before the
     other."""
@@ -83,15 +75,6 @@ class Grip(NamedTuple):
             add_grip(self, state, q, u, found)
         return found
 
-    def holding(self, q: Floats, u: Floats, state: int) -> Holding:
-        """What resists small changes of a state."""
-        pull = (q[self.places] - self.rooms()[state]) / self.slack
-        damped = self.damping * u[self.speeds]
-        free = abs(np.clip(pull, -1.0, 1.0) * self.friction + damped) < self.friction
-        by_itself = abs(damped) < self.friction
-        damping = self.damping * (free * 1.0 - by_itself)
-        return Holding(self.speeds, damping, np.where(free & (abs(pull) < 1.0), self.friction / self.slack, 0.0))
-
 
 NO_GRIP = Grip(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(4)))
 
@@ -103,6 +86,17 @@ def _held(grip, i, anchor, x, rate):
     damped = -grip.damping[i] * rate
     pulled = most * bounded_by(-1.0, 1.0, (anchor - x) / grip.slack[i])
     return bounded_by(-most, most, pulled + damped) - bounded_by(-most, most, damped)
+
+
+@kernel(inline=True)
+def holding(grip, i, anchor, x, rate):
+    """Stiffness and damping (per rad or m) with which a friction resists small changes, beside its damper's by
+    itself."""
+    most = grip.friction[i]
+    pull, damped = (x - anchor) / grip.slack[i], grip.damping[i] * rate
+    free = abs(bounded_by(-1.0, 1.0, pull) * most + damped) < most
+    damping = (grip.damping[i] if free else 0.0) - (grip.damping[i] if abs(damped) < most else 0.0)
+    return most / grip.slack[i] if free and abs(pull) < 1.0 else 0.0, damping
 
 
 @kernel(inline=True)

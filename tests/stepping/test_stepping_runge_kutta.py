@@ -20,10 +20,12 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.settings import Checkpoints
+from mpimbs.stepping.stage_matrix import StageMatrix
 from mpimbs.stepping.stage_steps import Parts, StageSteps
 from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.mechanisms import four_bar
 from run.motions import tumbler
+from tolerances import assert_close
 
 TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -157,6 +159,39 @@ SYSTEMS: dict[str, Any] = {
     "loops": lambda: four_bar(3, 1.0, -1.0),
     "damped": lambda: system_from("rope:9"),
 }
+
+
+def arm() -> System:
+    """Six links that rub, on which servos act, and which come to rest against stops."""
+    system = System(name="arm", gravity=(0.0, 0.0, -9.81))
+    acting = {"stop_stiffness": 3e3, "stop_damping": 9.0, "servo_torque": 0.2, "servo_stiffness": 40.0}
+    acting |= {"servo_damping": 1.0, "servo_least": -1.5, "servo_most": 1.5, "friction": 0.3, "friction_speed": 0.05}
+    body = {"mass": 0.5, "center_of_mass": (0.2, 0, 0), "inertia": (0.01, 0.01, 0.01, 0, 0, 0)}
+    for k in range(6):
+        joint = {"type": "revolute", "axis": (0, 1, 0), "position": (0.4, 0.0, 0.0), "q": 0.3 * (-1) ** k}
+        system.add(name=f"link{k}", **body, joint=joint | {"lower": -0.4, "upper": 0.4, "damping": 0.01} | acting)
+    return system
+
+
+@pytest.mark.parametrize("tension", ["off", "auto"])
+def test_implicit_steps_in_compiled_code_are_those_by_stages(
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, tension: str
+) -> None:
+    """With the same bits: of what joints have, and of lines whose tension comes to matter."""
+    asked: list[int] = []
+    taken = StageMatrix.took
+    monkeypatch.setattr(StageMatrix, "took", lambda self, steps: asked.append(steps) or taken(self, steps))
+    for system in (arm(), system_from("rope:12")):
+        given: dict[str, Any] = {"integrator": "rosenbrock4", "rtol": 1e-5, "every": 0.03, "tension": tension}
+        one = simulate(system, 0.5, comm, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr(StageMatrix, "compiled", None)
+            other = simulate(system, 0.5, comm, **given)
+        assert (one.steps, one.rejected, one.evaluations) == (other.steps, other.rejected, other.evaluations)
+        assert np.array_equal(one.q, other.q) and np.array_equal(one.u, other.u)
+        if comm.rank == 0:
+            assert_close("work", one.work, np.asarray(other.work), "ranks")
+    assert sum(asked) > 40
 
 
 def test_many_steps_at_once_are_those_one_by_one(comm: MPI.Comm) -> None:

@@ -20,6 +20,7 @@ from mpimbs.base.arguments import check_array
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
+from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, read, schema, span
 from mpimbs.kernels.widths import by_width
@@ -77,6 +78,7 @@ def _factor(zero, plan):
         keep_join(left, right, response, p.copy, p.scratch, item(p.joins, level, LOADS_JOINED), True)
         if level + 1 < count:
             combine(left, right, response, mine[level + 1], True)
+    return True
 
 
 @kernel(merge=True)
@@ -320,6 +322,13 @@ class LoadSweeps:
         """Factor in the state `q`, with `armature` if `heavier`."""
         self._tiles.heavier = heavier
         self._run(self._plan)
+
+    @functools.cached_property
+    def compiled(self) -> tuple[int, int, Integers]:
+        """Where compiled code finds `take`, of what is heavier, and `solve`, and the table that both are given first
+        (`kernels.calling`)."""
+        self._tiles.heavier, room = True, np.empty(0)
+        return address_of(self._run, self._plan), address_of(self._answer, self._plan, room, room), self._plan
 
     def solve(self, f: Floats, out: Floats | None = None) -> Floats:
         """As of `Factor`."""

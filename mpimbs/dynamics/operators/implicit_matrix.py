@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -30,11 +30,13 @@ from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
+from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Table, borrowed, read, schema, span
+from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
 from mpimbs.sweep.added import put_added
-from mpimbs.sweep.along_joints import Bounded, Stops
-from mpimbs.sweep.grip import Holding
+from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
+from mpimbs.sweep.build import NO_BODIES
+from mpimbs.sweep.grip import NO_GRIP, Grip, holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
 
@@ -47,9 +49,58 @@ class StagePlan(NamedTuple):
     by_speed: Floats  # [nu]: forces by a change of the speeds
     by_place: Floats  # [nu]: forces by speeds at which coordinates would change
     plain: int  # whether the rates of the coordinates are the speeds
+    step: Floats  # [1]: h (s)
+    stiffness: Floats  # [nu]: of joints, as are dampers and rotors
+    damping: Floats
+    rotors: Floats
+    armature: Floats  # [nu], written: how heavy the rotors are with what resists
+    stops: Stops
+    bounded: Bounded
+    tau: Floats  # [nu]: room
+    z: Floats
+    factors: Integers  # table of the factors of the heavier inertia matrix, and where its kernels are
+    factor: int
+    solve: int
 
 
 STAGE = schema(StagePlan)
+
+
+@kernel(inline=True)
+def _resist(s, d, stiffness, damping):
+    s.by_place[d] += stiffness
+    s.by_speed[d] += damping
+
+
+@kernel
+def take_joints(plan, q, u, step, grip, anchors):
+    """Take the resistance of joints in a state, for a step h (s), and how heavy they are by it.
+
+    That of stops that are pressed, of servos and friction within their ranges, and of what friction holds.
+    """
+    q, u = borrowed(q), borrowed(u)
+    s = read(plan, STAGE)
+    s.step[0] = step
+    assign(s.q, q)
+    assign(s.by_place, s.stiffness)
+    assign(s.by_speed, s.damping)
+    for i in range(s.stops.speeds.size):
+        x = q[s.stops.places[i]]
+        if x > s.stops.upper[i] or x < s.stops.lower[i]:
+            _resist(s, s.stops.speeds[i], s.stops.stiffness[i], s.stops.damping[i])
+    for i in range(s.bounded.speeds.size):
+        d = s.bounded.speeds[i]
+        if s.bounded.least[i] < force_of_bounded(s.bounded, i, q[s.bounded.places[i]], u[d]) < s.bounded.most[i]:
+            _resist(s, d, s.bounded.stiffness[i], s.bounded.damping[i])
+    for i in range(grip.speeds.size):
+        d = grip.speeds[i]
+        anchor = grip.anchors[anchors * grip.speeds.size + i]
+        stiffness, damping = holding(grip, i, anchor, q[grip.places[i]], u[d])
+        _resist(s, d, stiffness, damping)
+    for d in range(s.by_place.size):
+        s.by_place[d] *= -step
+        s.by_speed[d] = step * (s.by_place[d] - s.by_speed[d])
+        s.armature[d] = s.rotors[d] - s.by_speed[d]
 
 
 @kernel
@@ -68,10 +119,11 @@ def stage_forces(plan, r, tau):
 
 
 @kernel
-def stage_changes(plan, r, z, step, times, x):
-    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u, for a step h (s); all so many times."""
+def stage_changes(plan, r, z, times, x):
+    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u; all so many times."""
     r, z, x = borrowed(r), borrowed(z), borrowed(x)
     s = read(plan, STAGE)
+    step = s.step[0]
     speeds, given = span(x, s.q.size, z.size), span(r, s.q.size, z.size)
     if s.plain != 0:
         for d in range(z.size):
@@ -84,6 +136,24 @@ def stage_changes(plan, r, z, step, times, x):
         coordinate_rates(0.0, s.structure, s.q, speeds, x)
         for k in range(s.q.size):
             x[k] = times * r[k] + step * x[k]
+
+
+@kernel
+def factor_stage(plan, q, u, step, grip, anchors):
+    """Factor the matrix of a step, where joints alone resist: see `take_joints`."""
+    take_joints(plan, q, u, step, grip, anchors)
+    s = read(plan, STAGE)
+    return call_at(s.factor, (s.factors,))
+
+
+@kernel
+def solve_stage(plan, r, x, times):
+    """Write x [nq + nu] of (1 - h J) x = r, so many times, after `factor_stage`."""
+    s = read(plan, STAGE)
+    stage_forces(plan, r, s.tau)
+    solved = call_at(s.solve, (s.factors, s.tau, s.z))
+    stage_changes(plan, r, s.z, times, x)
+    return solved
 
 
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
@@ -272,18 +342,12 @@ class ImplicitMatrix:
     def __init__(self, divided: DividedSystem, factors: Factors, of_bodies: bool = False) -> None:
         self._divided, self._subchain = divided, divided.subchain
         columns = self._subchain.columns
-        self._stiffness, self._damping = columns.stiffness, columns.damping
         swept = None if divided.system.loops else factors.load_sweeps(of_bodies)
         self._heavier = heavier = swept or HeavierJoints(divided, True, of_bodies)
         # of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
-        self._stops = Stops.of(columns)
-        self._pressed = np.zeros(len(self._stops.speeds), bool)
         system = divided.system
         self._lengths = _Lengths(divided) if system.loads.tendons or system.springs else None
-        self._bounded = divided.external.bounded
-        self._free = np.zeros(len(self._bounded.speeds), bool)
-        self._holds = np.zeros(0)
         self._still = np.zeros(self._subchain.nu)
         self._bodies: list[_Bodies] = []
         if of_bodies:
@@ -293,14 +357,20 @@ class ImplicitMatrix:
             own = made.structure.added.reshape(-1, ADDED)
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
-        self._step, structure = np.nan, self._subchain.structure
-        self._q = heavier.q
-        nu = self._subchain.nu
-        self._by_speed, self._by_place = np.zeros(nu), np.zeros(nu)
-        plain = not (structure.steps[:, TURN] == 4).any()
-        self._table = Table(StagePlan(structure, self._q, self._by_speed, self._by_place, int(plain)))
-        self._pulled = self._dragged = False
+        self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
         self._tau, self._z = np.empty(nu), np.empty(nu)
+        # whether joints alone resist, and load sweeps factor: all is compiled then
+        self._joints_alone = swept is not None and self._lengths is None and not of_bodies
+        at = swept.compiled if swept is not None and self._joints_alone else (0, 0, NO_BODIES)
+        plan = StagePlan(
+            structure=structure, q=self._q, by_speed=np.zeros(nu), by_place=np.zeros(nu),
+            plain=int(not (structure.steps[:, TURN] == 4).any()), step=self._step, stiffness=columns.stiffness,
+            damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
+            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1],
+            factors=at[2],
+        )  # fmt: skip
+        self._table = Table(plan)
+        self._pulled = self._dragged = False
 
     def at(
         self,
@@ -309,7 +379,8 @@ class ImplicitMatrix:
         stiffness: Floats | None = None,
         damping: Floats | None = None,
         u: Floats | None = None,
-        held: Holding | None = None,
+        grip: Grip = NO_GRIP,
+        anchors: int = 0,
     ) -> None:
         """Take it in a state, for a step.
 
@@ -324,27 +395,14 @@ class ImplicitMatrix:
             ranks or on none.
         u : array [nu], optional
             Speeds, by which servos and friction are at the ends of their ranges or not; at rest by default.
-        held : Holding, optional
-            What friction holds, beside its dampers.
+        grip : Grip, optional
+            What friction holds, beside its dampers, with the anchors of a state.
         """
-        self._q[:] = q
         u = self._still if u is None else u
-        pressed, free = self._stops.pressed(self._q), self._bounded.free(self._q, u)
-        holds = np.zeros(0) if held is None else np.concatenate([held.damping, held.stiffness])
-        changed = step != self._step or (pressed != self._pressed).any() or (free != self._free).any()
-        changed = changed or not np.array_equal(holds, self._holds)
-        if changed:
-            self._step, self._pressed, self._free, self._holds = step, pressed, free, holds
-            np.multiply(-step, self._stiffness, out=self._by_place)
-            dragged = self._damping
-            resisting: list[tuple[Stops | Bounded | Holding, Any]] = [(self._stops, pressed), (self._bounded, free)]
-            for acting, which in (*resisting, *([] if held is None else [(held, slice(None))])):
-                if len(at := acting.speeds[which]):
-                    dragged = dragged.copy()
-                    np.add.at(dragged, at, acting.damping[which])
-                    np.subtract.at(self._by_place, at, step * acting.stiffness[which])
-            np.multiply(step, self._by_place - dragged, out=self._by_speed)
-            np.subtract(self._heavier.rotors, self._by_speed, out=self._heavier.armature)
+        if self._joints_alone:
+            factor_stage(self._table.data, q, u, step, grip, anchors)
+            return
+        take_joints(self._table.data, q, u, step, grip, anchors)
         self._pulled, self._dragged = stiffness is not None, damping is not None
         if self._bodies:
             pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
@@ -354,8 +412,7 @@ class ImplicitMatrix:
                 self._drags.take(self._q, damping, step)
             for bodies in self._bodies:
                 bodies.take(self._own, pulls, step**2, drags, step)
-        if changed or self.resting is None:  # load sweeps factor in every state
-            self._heavier.take()
+        self._heavier.take()
         if self._lengths is not None:
             self._lengths.take(self._q, u, step, self._heavier.solve)
 
@@ -364,11 +421,23 @@ class ImplicitMatrix:
 
         What stands behind these numbers is left as it is.
         """
+        if self._joints_alone:
+            solve_stage(self._table.data, r, x, times)
+            return
         stage_forces(self._table.data, r, self._tau)
         for forces in self._forces_of_changes(r):
             self._tau -= forces
         self.heavier(self._tau, self._z)
-        stage_changes(self._table.data, r, self._z, self._step, times, x)
+        stage_changes(self._table.data, r, self._z, times, x)
+
+    @property
+    def compiled(self) -> tuple[int, int, Integers] | None:
+        """Where compiled code finds `factor_stage` and `solve_stage`, and their table; None where Python has a say."""
+        if not self._joints_alone:
+            return None
+        table, room = self._table.data, np.empty(0)
+        factor = address_of(factor_stage, table, room, room, 0.0, NO_GRIP, 0)
+        return factor, address_of(solve_stage, table, room, room, 0.0), table
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
@@ -380,7 +449,7 @@ class ImplicitMatrix:
         if self._lengths is not None:
             yield self._lengths.forces(speeds, along)
         if self._pulled:
-            yield self._pulls(along + self._step * speeds)
+            yield self._pulls(along + self._step[0] * speeds)
         if self._dragged:
             yield self._drags(speeds)
 

@@ -138,9 +138,11 @@ def _compile_stages(chain: bool, lanes: int) -> None:
         r = np.zeros(len(q) + len(u))
         alone.inertia.implicit_matrix.at(q, 1.0)
         alone.inertia.implicit_matrix.solve(r, r.copy())
-        tension = Tension(alone.subchain).stiffness(alone.joint_loads(q, u))
-        alone.inertia.implicit_matrix_of_bodies.at(q, 1.0, tension)
+        _ = alone.inertia.implicit_matrix.compiled
+        tension = Tension(alone.subchain)
+        alone.inertia.implicit_matrix_of_bodies.at(q, 1.0, tension.stiffness(alone.joint_loads(q, u)))
         alone.inertia.implicit_matrix_of_bodies.solve(r, r.copy())
+        alone.inertia.implicit_matrix_of_bodies.with_tension(tension, alone.divided.subchains)
 
 
 @functools.cache

@@ -212,7 +212,7 @@ class Evaluation:
 
     @timed.setter
     def timed(self, wanted: bool) -> None:
-        self._table.set_number("timed", int(wanted))
+        self._table.set("timed", int(wanted))
 
     def in_turn(
         self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None, unforced: bool = False

@@ -399,7 +399,7 @@ class ActingAtOnce:
 
     def find_power(self) -> Floats:
         """Have the power (W) found from now on; gives where it is then [1]."""
-        self._in_steps.set_number("powered", 1)
+        self._in_steps.set("powered", 1)
         return self._power
 
     def tell(self, t: float) -> None:

@@ -399,9 +399,8 @@ class Table:
         """Give back a number."""
         return int(self.data[getattr(schema(type(self._kept)), name).at])
 
-    def set_number(self, name: str, value: int) -> None:
-        """Change a number."""
+    def set(self, name: str, value: Any) -> None:
+        """Change a number, or put an array in place of another; it is kept alive, too."""
         place = getattr(schema(type(self._kept)), name)
-        if not isinstance(place, NumberItem):
-            raise TypeError(f"{name}: is no number")
-        self.data[place.at] = value
+        self.data[place.at : place.at + 2] = self._put(name, place, value)
+        self._kept = self._kept._replace(**{name: value})  # type: ignore[attr-defined]

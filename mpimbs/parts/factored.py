@@ -115,7 +115,7 @@ class FactoredTiles:
 
     @heavier.setter
     def heavier(self, wanted: bool) -> None:
-        self._table.set_number("heavier", int(wanted))
+        self._table.set("heavier", int(wanted))
 
 
 @kernel(inline=True)

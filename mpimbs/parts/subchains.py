@@ -77,6 +77,7 @@ def _joint_loads_of_all(zero, part, q, u, tau, loads):
         given = coordinates_of(row, q), speeds_of(row, u), speeds_of(row, tau), here
         for_tiles(zero, plan, _tile_joint_loads, given, read(plan, PLAN.tip) == 0, False)
         begin += size
+    return True
 
 
 JOINT_LOADS_OF_ALL = by_width(_joint_loads_of_all)  # by the number of lanes

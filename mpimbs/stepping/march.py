@@ -77,7 +77,8 @@ class MarchPlan(NamedTuple):
     a: Floats  # [rows * rows]
     errors: Floats  # [0 to 2, stages + 1]
     solves: Floats  # [rows * rows] of a Rosenbrock-W method, else empty
-    matrix: Integers  # table of its matrix, and where kernels factor it and solve with it; 0: Python does
+    matrix: Integers  # table of its matrix, and where kernels look at what else resists, factor and solve; 0: none do
+    look: int
     factor: int
     solve: int
     states: Floats  # [2 * stride]
@@ -307,6 +308,15 @@ def _evaluate(plan, k):
 
 
 @kernel
+def _look(plan):
+    """Look at what resists beside joints in the state that was evaluated, in which a step begins."""
+    p = read(plan, PLAN)
+    begin = p.counts[NOW] * p.stride
+    q, u = span(p.states, begin, p.nq), span(p.states, begin + p.nq, p.nu)
+    call_at(p.look, (p.matrix, q, u, p.acting if p.acting.size > 0 else p.held))
+
+
+@kernel
 def _factor(plan):
     """Factor the matrix of the step, in the state where it begins."""
     p = read(plan, PLAN)
@@ -346,6 +356,8 @@ def march(plan):
         if c[KNOWN] == NOTHING_KNOWN:
             _evaluate(plan, 0)
             c[KNOWN] = IN_FIRST
+            if p.look != 0:
+                _look(plan)
         if p.factor != 0:
             _factor(plan)
         for k in range(1, p.stages):

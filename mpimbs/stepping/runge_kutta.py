@@ -60,11 +60,8 @@ class RungeKutta(Integrator):
             self._matrix = StageMatrix(dynamics, self._loads, given.tension, so_far)
         compiled = dynamics.derivative.compiled if power.compiled and not self._follows else None
         own: dict[str, Any] = {"channel": channel(dynamics.comm), "alone": int(dynamics.comm.size == 1)}
-        if self._matrix is not None and compiled is not None:
-            if (alone := self._matrix.compiled) is None:
-                compiled = None
-            else:
-                own["factor"], own["solve"], own["matrix"] = alone
+        if self._matrix is not None and not self._matrix.may_be_compiled:
+            compiled = None
         if compiled is not None:
             own["evaluation"], own["rank"] = compiled
         kinds = ("torque", "damping", "stops", "bounded")
@@ -218,7 +215,11 @@ class RungeKutta(Integrator):
         c, asked = own.counts, self._asked()
         own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
         matrix = self._matrix
-        at_once = self._at_once if matrix is None else min(self._at_once, matrix.steps_alone())
+        at_once = self._at_once
+        if matrix is not None and self._compiled:
+            if (found := matrix.compiled) is not None:
+                own.solve_by(*found)
+            at_once = 0 if found is None else min(at_once, matrix.steps_unseen)
         if self._compiled and at_once:
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
             c[m.MOST] = min(most, at_once)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.base.arrays import Floats, Integers
+from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.operators.implicit_matrix import Compiled
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.stepping.march import UNLIMITED
 from mpimbs.stepping.schemes import IF_IT_MATTERS
@@ -50,6 +51,8 @@ class StageMatrix:
         self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
         self._stiffness: Floats | None = None
         self._damping: Floats | None = None
+        if self.memory[0]:
+            _ = self._with_tension  # which all ranks make together
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
@@ -59,19 +62,35 @@ class StageMatrix:
             self._stiffness = tension if self._stiffness is None else self._stiffness + tension
 
     @property
-    def compiled(self) -> tuple[int, int, Integers] | None:
-        """As of `ImplicitMatrix`, for steps that begin where nothing but joints is looked at."""
-        return None if self._resists else self._dynamics.inertia.implicit_matrix.compiled
+    def may_be_compiled(self) -> bool:
+        """Whether there are steps that compiled code takes."""
+        return not self._resists and self._alone is not None
 
-    def steps_alone(self) -> int:
-        """How many steps may begin before anything but joints is looked at."""
-        counts, begun = self.memory
-        return 0 if counts else -begun % LOOKED if self._looks else UNLIMITED
+    @property
+    def compiled(self) -> Compiled | None:
+        """By what compiled code takes the steps from here on, as of `ImplicitMatrix`; None where it takes none."""
+        return self._with_tension if self.memory[0] else self._alone
+
+    @property
+    def steps_unseen(self) -> int:
+        """How many steps may begin before it is seen whether tension counts."""
+        return -self.memory[1] % LOOKED if self._looks else UNLIMITED
 
     def took(self, steps: int) -> None:
-        """Know of steps that were taken where nothing but joints was looked at."""
-        self._matrix, self._stiffness, self._damping = self._dynamics.inertia.implicit_matrix, None, None
+        """Know of steps that compiled code has taken."""
+        inertia, counts = self._dynamics.inertia, self.memory[0]
+        self._matrix = inertia.implicit_matrix_of_bodies if counts else inertia.implicit_matrix
+        self._stiffness, self._damping = self._tension.found.reshape(-1, ADDED) if counts else None, None
         self.memory[1] += steps
+
+    @functools.cached_property
+    def _alone(self) -> Compiled | None:
+        return self._dynamics.inertia.implicit_matrix.compiled
+
+    @functools.cached_property
+    def _with_tension(self) -> Compiled | None:
+        dynamics = self._dynamics
+        return dynamics.inertia.implicit_matrix_of_bodies.with_tension(self._tension, dynamics.divided.subchains)
 
     def at(self, q: Floats, u: Floats, step: float, grip: Grip = NO_GRIP, anchors: int = 0) -> None:
         """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s).

@@ -84,7 +84,7 @@ class StageSteps:
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
             "clock": none, "power": none, "grip": NO_GRIP, "acting": none,
-            "matrix": np.zeros(0, np.int64), "factor": 0, "solve": 0,
+            "matrix": np.zeros(0, np.int64), "look": 0, "factor": 0, "solve": 0,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(
@@ -101,6 +101,11 @@ class StageSteps:
         s[m.RELATIVE], s[m.ABSOLUTE] = accuracy.rtol, accuracy.atol
         s[m.ORDER], s[m.LEAST_FACTOR], s[m.ERROR_BEFORE] = tableau.order, LEAST_FACTOR, 1.0
         s[m.GAMMA], c[m.LAST] = tableau.gamma, tableau.stages
+
+    def solve_by(self, look: int, factor: int, solve: int, matrix: Integers) -> None:
+        """Have compiled steps of a Rosenbrock-W method look, factor and solve by these: see `march.MarchPlan`."""
+        for name, value in zip(("look", "factor", "solve", "matrix"), (look, factor, solve, matrix), strict=True):
+            self._table.set(name, value)
 
     def begin(self, t: float) -> None:
         """Be at a time (s), with the state as it is."""

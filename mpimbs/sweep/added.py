@@ -3,8 +3,12 @@ matrix beside them: the added mass of a body in a fluid, or what implicit steps 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, width
+from mpimbs.kernels.memory import IntegerItem, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9, load21, store_numbers
 from mpimbs.spatial.inertia import add_body, add_symmetric, apply, momentum
 from mpimbs.spatial.vectors import add3, add6, cross, rotate, sub6
@@ -69,42 +73,54 @@ def add_fluid_loads(zero, structure, gravity, motion, wrench):
 
 @kernel
 def straightened(levers, of_one, loads, found):
-    """Write into stiffnesses [n, ADDED] of bodies what loads through their joints [n, 6] give them that pull.
+    """Write into stiffnesses [n * ADDED] of bodies what loads through their joints [n * 6] give them that pull.
 
-    With levers [n, 3] (m) these are T l = -lever . force times those of 1 N m, xx xy xz yy yz zz [n, 6].
+    With levers [n * 3] (m) these are T l = -lever . force times those of 1 N m, xx xy xz yy yz zz [n * 6].
     """
-    for body in range(levers.shape[0]):
-        pulled = 0.0
+    for body in range(found.size // ADDED):
+        pulled, at, one = 0.0, ADDED * body, 6 * body
         for i in range(3):
-            pulled -= levers[body, i] * loads[body, 3 + i]
+            pulled -= levers[3 * body + i] * loads[one + 3 + i]
         pulled = max(pulled, 0.0)
         for i in range(3):
-            found[body, i] = pulled * of_one[body, i]
-        found[body, 6] = pulled * of_one[body, 3]
-        found[body, 7] = pulled * of_one[body, 4]
-        found[body, 11] = pulled * of_one[body, 5]
+            found[at + i] = pulled * of_one[one + i]
+        found[at + 6] = pulled * of_one[one + 3]
+        found[at + 7] = pulled * of_one[one + 4]
+        found[at + 11] = pulled * of_one[one + 5]
+
+
+class AddedPlan(NamedTuple):
+    """Where it stands what some bodies are heavier by."""
+
+    table: Floats  # `Structure.added` of some lanes
+    places: Integers  # [k]: where the first number of each body is there; the others are `lanes` apart
+    numbers: Integers  # [k]: which body that is
+    lanes: int
+
+
+_PLAN, _TABLE = schema(AddedPlan), IntegerItem(0)
 
 
 @kernel
-def put_added(table, rows, lanes, numbers, own, first, times_first, second, times_second):
+def put_added(rows, own, first, times_first, second, times_second):
     """Write what bodies are heavier by where sweeps read it.
 
     Parameters
     ----------
-    table : array [any, ADDED, width]
-        Written.
-    rows, lanes, numbers : array [k]
-        Where in it each of some bodies stands, and which it is.
-    own, first, second : array [n, ADDED]
+    rows : array [any, 8]
+        Where tables of `AddedPlan` are: address and size.
+    own, first, second : array [n * ADDED]
         Of all bodies, to be added up; empty ones are left out.
     times_first, times_second : float
     """
-    for k in range(rows.size):
-        row, lane, body = rows[k], lanes[k], numbers[k]
-        for i in range(ADDED):
-            sum = own[body, i] if own.size > 0 else 0.0
-            if first.size > 0:
-                sum += times_first * first[body, i]
-            if second.size > 0:
-                sum += times_second * second[body, i]
-            table[row, i, lane] = sum
+    for number in range(rows.shape[0]):
+        p = read(read(rows[number], _TABLE), _PLAN)
+        for k in range(p.places.size):
+            at, body = p.places[k], p.numbers[k] * ADDED
+            for i in range(ADDED):
+                sum = own[body + i] if own.size > 0 else 0.0
+                if first.size > 0:
+                    sum += times_first * first[body + i]
+                if second.size > 0:
+                    sum += times_second * second[body + i]
+                p.table[at + i * p.lanes] = sum

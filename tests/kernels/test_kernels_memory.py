@@ -38,10 +38,10 @@ def test_items() -> None:
     assert table.data[1::2].tolist() == [4, 3, 16, 0, 0] and table.data[6] == -7
     assert table.data[[0, 2, 4]].tolist() == [a.ctypes.data for a in (given.numbers, *given.inner)]
     assert table.number("many") == -7
-    table.set_number("many", 5)
+    table.set("many", 5)
     assert table.number("many") == 5 and isinstance(PLACES.many, NumberItem)
-    with pytest.raises(TypeError, match="numbers: is no number"):
-        table.set_number("numbers", 1)
+    with pytest.raises(TypeError, match="numbers: a contiguous array"):
+        table.set("numbers", 1)
 
 
 @pytest.mark.parametrize(

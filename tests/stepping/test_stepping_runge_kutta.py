@@ -173,7 +173,7 @@ def arm() -> System:
     return system
 
 
-@pytest.mark.parametrize("tension", ["off", "auto"])
+@pytest.mark.parametrize("tension", ["off", "auto", "on"])
 def test_implicit_steps_in_compiled_code_are_those_by_stages(
     comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, tension: str
 ) -> None:

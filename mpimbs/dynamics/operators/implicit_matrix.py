@@ -19,8 +19,7 @@ for each [Woodbury's formula]. What springs pull across their lengths is left ou
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from mpi4py import MPI
@@ -30,132 +29,31 @@ from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
-from mpimbs.kernels.calling import address_of, call_at
-from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
-from mpimbs.sweep.added import put_added
-from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
+from mpimbs.dynamics.operators.stage_kernels import (
+    StagePlan,
+    TensionPlan,
+    factor_stage,
+    factor_with_tension,
+    look_at_tension,
+    solve_stage,
+    stage_changes,
+    stage_forces,
+    take_joints,
+)
+from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.kernels.calling import address_of
+from mpimbs.kernels.memory import Table
+from mpimbs.parts.part import Part
+from mpimbs.parts.subchains import JOINT_LOADS_OF_ALL, Subchains
+from mpimbs.sweep.added import AddedPlan, put_added
+from mpimbs.sweep.along_joints import Stops
 from mpimbs.sweep.build import NO_BODIES
-from mpimbs.sweep.grip import NO_GRIP, Grip, holding
-from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
+from mpimbs.sweep.grip import NO_GRIP, Grip
+from mpimbs.sweep.motion import speeds_of_rates
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
 
-
-class StagePlan(NamedTuple):
-    """Arguments of the stages of a step in compiled code."""
-
-    structure: Structure
-    q: Floats  # [nq]: the state
-    by_speed: Floats  # [nu]: forces by a change of the speeds
-    by_place: Floats  # [nu]: forces by speeds at which coordinates would change
-    plain: int  # whether the rates of the coordinates are the speeds
-    step: Floats  # [1]: h (s)
-    stiffness: Floats  # [nu]: of joints, as are dampers and rotors
-    damping: Floats
-    rotors: Floats
-    armature: Floats  # [nu], written: how heavy the rotors are with what resists
-    stops: Stops
-    bounded: Bounded
-    tau: Floats  # [nu]: room
-    z: Floats
-    factors: Integers  # table of the factors of the heavier inertia matrix, and where its kernels are
-    factor: int
-    solve: int
-
-
-STAGE = schema(StagePlan)
-
-
-@kernel(inline=True)
-def _resist(s, d, stiffness, damping):
-    s.by_place[d] += stiffness
-    s.by_speed[d] += damping
-
-
-@kernel
-def take_joints(plan, q, u, step, grip, anchors):
-    """Take the resistance of joints in a state, for a step h (s), and how heavy they are by it.
-
-    That of stops that are pressed, of servos and friction within their ranges, and of what friction holds.
-    """
-    q, u = borrowed(q), borrowed(u)
-    s = read(plan, STAGE)
-    s.step[0] = step
-    assign(s.q, q)
-    assign(s.by_place, s.stiffness)
-    assign(s.by_speed, s.damping)
-    for i in range(s.stops.speeds.size):
-        x = q[s.stops.places[i]]
-        if x > s.stops.upper[i] or x < s.stops.lower[i]:
-            _resist(s, s.stops.speeds[i], s.stops.stiffness[i], s.stops.damping[i])
-    for i in range(s.bounded.speeds.size):
-        d = s.bounded.speeds[i]
-        if s.bounded.least[i] < force_of_bounded(s.bounded, i, q[s.bounded.places[i]], u[d]) < s.bounded.most[i]:
-            _resist(s, d, s.bounded.stiffness[i], s.bounded.damping[i])
-    for i in range(grip.speeds.size):
-        d = grip.speeds[i]
-        anchor = grip.anchors[anchors * grip.speeds.size + i]
-        stiffness, damping = holding(grip, i, anchor, q[grip.places[i]], u[d])
-        _resist(s, d, stiffness, damping)
-    for d in range(s.by_place.size):
-        s.by_place[d] *= -step
-        s.by_speed[d] = step * (s.by_place[d] - s.by_speed[d])
-        s.armature[d] = s.rotors[d] - s.by_speed[d]
-
-
-@kernel
-def stage_forces(plan, r, tau):
-    """Write the generalized forces [nu] of a stage, by a change r [nq + nu] of the state."""
-    r, tau = borrowed(r), borrowed(tau)
-    s = read(plan, STAGE)
-    speeds = span(r, s.q.size, tau.size)
-    if s.plain != 0:
-        for d in range(tau.size):
-            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
-    else:
-        speeds_of_rates(0.0, s.structure, s.q, r, tau)
-        for d in range(tau.size):
-            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
-
-
-@kernel
-def stage_changes(plan, r, z, times, x):
-    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u; all so many times."""
-    r, z, x = borrowed(r), borrowed(z), borrowed(x)
-    s = read(plan, STAGE)
-    step = s.step[0]
-    speeds, given = span(x, s.q.size, z.size), span(r, s.q.size, z.size)
-    if s.plain != 0:
-        for d in range(z.size):
-            speed = times * (given[d] + z[d])
-            speeds[d] = speed
-            x[d] = times * r[d] + step * speed
-    else:
-        for d in range(z.size):
-            speeds[d] = times * (given[d] + z[d])
-        coordinate_rates(0.0, s.structure, s.q, speeds, x)
-        for k in range(s.q.size):
-            x[k] = times * r[k] + step * x[k]
-
-
-@kernel
-def factor_stage(plan, q, u, step, grip, anchors):
-    """Factor the matrix of a step, where joints alone resist: see `take_joints`."""
-    take_joints(plan, q, u, step, grip, anchors)
-    s = read(plan, STAGE)
-    return call_at(s.factor, (s.factors,))
-
-
-@kernel
-def solve_stage(plan, r, x, times):
-    """Write x [nq + nu] of (1 - h J) x = r, so many times, after `factor_stage`."""
-    s = read(plan, STAGE)
-    stage_forces(plan, r, s.tau)
-    solved = call_at(s.solve, (s.factors, s.tau, s.z))
-    stage_changes(plan, r, s.z, times, x)
-    return solved
-
-
+Compiled = tuple[int, int, int, Integers]
+NO_ROWS = np.zeros((0, 8), np.int64)
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
 _INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
 _NONE = np.zeros((0, ADDED))
@@ -163,26 +61,41 @@ SLIGHT = 0.3  # of the lighter body: springs that add less in a step are as well
 MANY, ROOM = 256, 2**24  # springs at the most, each of which takes a solution; and numbers that these have on a rank
 
 
-class _Bodies(NamedTuple):
-    """Where it stands what bodies are heavier by that are told apart (`Contents.apart`)."""
+class _Bodies:
+    """Puts what bodies are heavier by that are told apart (`Contents.apart`) where sweeps read it.
 
-    table: Floats  # [rows, ADDED, lanes]
-    rows: Integers
-    lanes: Integers
-    numbers: Integers  # of this rank's bodies
+    Parameters
+    ----------
+    structures : sequence of Structure
+        What is swept.
+    first : int
+        The first of this rank's bodies.
 
-    @classmethod
-    def of(cls, structure: Structure, first: int) -> _Bodies:
-        different = int(structure.steps[:, BODY].max()) + 1  # where no joint moves
-        lanes = structure.pitch.size // max(len(structure.axes), 1) or structure.added.size // (different * ADDED)
-        table = structure.added.reshape(-1, ADDED, lanes)
-        told = np.rint(table[:, _MASS]).astype(np.int64)  # turned, too, but for rounding
-        rows, at = np.nonzero(told)
-        return cls(table, rows, at, told[rows, at] - 1 - first)
+    Attributes
+    ----------
+    rows : array [any, 8]
+        What compiled code is given.
+    lanes : list of int
+        Of each.
+    """
+
+    def __init__(self, structures: Sequence[Structure], first: int) -> None:
+        self.rows, self.lanes = np.zeros((len(structures), 8), np.int64), list[int]()
+        self._tables: list[Table] = []
+        for row, structure in zip(self.rows, structures, strict=True):
+            different = int(structure.steps[:, BODY].max()) + 1  # where no joint moves
+            lanes = structure.pitch.size // max(len(structure.axes), 1) or structure.added.size // (different * ADDED)
+            told = np.rint(structure.added.reshape(-1, ADDED, lanes)[:, _MASS]).astype(np.int64)  # turned, too
+            bodies, lane = np.nonzero(told)
+            places, numbers = bodies * ADDED * lanes + lane, told[bodies, lane] - 1 - first
+            self._tables.append(Table(AddedPlan(structure.added, places, numbers, lanes)))
+            data = self._tables[-1].data
+            row[:2] = data.ctypes.data, data.size
+            self.lanes.append(lanes)
 
     def take(self, own: Floats, pulls: Floats, step2: float, drags: Floats, step: float) -> None:
         """Let the sweeps see own + step2 pulls + step drags, each [n, ADDED], or empty for none."""
-        put_added(*self, own, pulls, step2, drags, step)
+        put_added(self.rows, own.reshape(-1), pulls.reshape(-1), step2, drags.reshape(-1), step)
 
 
 class _Product:
@@ -194,12 +107,13 @@ class _Product:
     def __init__(self, divided: DividedSystem) -> None:
         self._divided, subchain = divided, divided.subchain
         self._still = np.zeros(subchain.nu)
-        self._sweeps: InverseSweeps | None = None
+        self.sweeps: InverseSweeps | None = None
         if subchain.system.is_chain:
-            self._sweeps = InverseSweeps(divided, np.zeros(6), apart=True)
-            self._bodies = [_Bodies.of(structure, subchain.first) for structure, _ in self._sweeps.joints]
-            for (structure, _), bodies in zip(self._sweeps.joints, self._bodies, strict=True):
-                structure.fixed.reshape(-1, FIXED, bodies.table.shape[2])[:, _INERTIA:] = 0.0
+            self.sweeps = InverseSweeps(divided, np.zeros(6), apart=True)
+            structures = [structure for structure, _ in self.sweeps.joints]
+            self.bodies = _Bodies(structures, subchain.first)
+            for structure, lanes in zip(structures, self.bodies.lanes, strict=True):
+                structure.fixed.reshape(-1, FIXED, lanes)[:, _INERTIA:] = 0.0
             return
         made = subchain.made
         m = len(made.structure.steps)
@@ -212,9 +126,8 @@ class _Product:
     def take(self, q: Floats, matrices: Floats, times: float) -> None:
         """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
         self._q = q
-        if self._sweeps is not None:
-            for bodies in self._bodies:
-                bodies.take(_NONE, matrices, times, _NONE, 0.0)
+        if self.sweeps is not None:
+            self.bodies.take(_NONE, matrices, times, _NONE, 0.0)
         else:
             self._structure.added.reshape(-1, ADDED)[self._carriers] = times * matrices
             self._boundary = self._divided.boundary_motion(q, self._still)
@@ -222,15 +135,15 @@ class _Product:
     def __call__(self, v: Floats) -> Floats:
         """Give the generalized forces [nu] of v [nu]."""
         divided, q, still = self._divided, self._q, self._still
-        if self._sweeps is not None:
-            return self._sweeps(q, still, v, still, acting=False)
+        if self.sweeps is not None:
+            return self.sweeps(q, still, v, still, acting=False)
         given = q, still, v, still, self._boundary, np.zeros(6)
         return required_forces(divided.comm, divided.subchain, *given, at_rest=True, structure=self._structure)
 
     def close(self) -> None:
         """Free what MPI holds."""
-        if self._sweeps is not None:
-            self._sweeps.close()
+        if self.sweeps is not None:
+            self.sweeps.close()
 
 
 class _Lengths:
@@ -349,25 +262,28 @@ class ImplicitMatrix:
         system = divided.system
         self._lengths = _Lengths(divided) if system.loads.tendons or system.springs else None
         self._still = np.zeros(self._subchain.nu)
-        self._bodies: list[_Bodies] = []
+        self._bodies: _Bodies | None = None
         if of_bodies:
-            seen = (structure for structure, _ in heavier.joints if len(structure.steps))
-            self._bodies = [_Bodies.of(structure, self._subchain.first) for structure in seen]
+            seen = [structure for structure, _ in heavier.joints if len(structure.steps)]
+            self._bodies = _Bodies(seen, self._subchain.first)
             made = self._subchain.made
             own = made.structure.added.reshape(-1, ADDED)
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
         self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
         self._tau, self._z = np.empty(nu), np.empty(nu)
-        # whether joints alone resist, and load sweeps factor: all is compiled then
-        self._joints_alone = swept is not None and self._lengths is None and not of_bodies
-        at = swept.compiled if swept is not None and self._joints_alone else (0, 0, NO_BODIES)
+        # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
+        self._swept = swept is not None and self._lengths is None and (not of_bodies or system.is_chain)
+        self._joints_alone = self._swept and not of_bodies
+        at = swept.compiled if swept is not None and self._swept else (0, 0, NO_BODIES)
         plan = StagePlan(
             structure=structure, q=self._q, by_speed=np.zeros(nu), by_place=np.zeros(nu),
             plain=int(not (structure.steps[:, TURN] == 4).any()), step=self._step, stiffness=columns.stiffness,
             damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
             bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1],
-            factors=at[2],
+            factors=at[2], needed=0, pulls=NO_BODIES, drags=NO_BODIES, pulled=0, dragged=0, still=self._still,
+            along=np.empty(nu), pushing=np.empty(nu), bodies=NO_ROWS, of_pulls=NO_ROWS, own=np.zeros(0),
+            tension=NO_BODIES,
         )  # fmt: skip
         self._table = Table(plan)
         self._pulled = self._dragged = False
@@ -404,14 +320,16 @@ class ImplicitMatrix:
             return
         take_joints(self._table.data, q, u, step, grip, anchors)
         self._pulled, self._dragged = stiffness is not None, damping is not None
-        if self._bodies:
+        if self._swept:
+            self._table.set("pulled", int(self._pulled))
+            self._table.set("dragged", int(self._dragged))
+        if self._bodies is not None:
             pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
             if stiffness is not None:
                 self._pulls.take(self._q, stiffness, step)
             if damping is not None:
                 self._drags.take(self._q, damping, step)
-            for bodies in self._bodies:
-                bodies.take(self._own, pulls, step**2, drags, step)
+            self._bodies.take(self._own, pulls, step**2, drags, step)
         self._heavier.take()
         if self._lengths is not None:
             self._lengths.take(self._q, u, step, self._heavier.solve)
@@ -421,7 +339,7 @@ class ImplicitMatrix:
 
         What stands behind these numbers is left as it is.
         """
-        if self._joints_alone:
+        if self._swept:
             solve_stage(self._table.data, r, x, times)
             return
         stage_forces(self._table.data, r, self._tau)
@@ -431,13 +349,44 @@ class ImplicitMatrix:
         stage_changes(self._table.data, r, self._z, times, x)
 
     @property
-    def compiled(self) -> tuple[int, int, Integers] | None:
-        """Where compiled code finds `factor_stage` and `solve_stage`, and their table; None where Python has a say."""
+    def compiled(self) -> Compiled | None:
+        """Where compiled code finds what looks at a state (0: nothing does), `factor_stage` and `solve_stage`, and
+        their table; None where Python has a say."""
         if not self._joints_alone:
             return None
         table, room = self._table.data, np.empty(0)
         factor = address_of(factor_stage, table, room, room, 0.0, NO_GRIP, 0)
-        return factor, address_of(solve_stage, table, room, room, 0.0), table
+        return 0, factor, address_of(solve_stage, table, room, room, 0.0), table
+
+    def with_tension(self, tension: Tension, part: Part) -> Compiled | None:
+        """Give where compiled code finds stages with the tension of lines, by evaluations of a part; as `compiled`."""
+        if not (self._swept and self._bodies is not None and isinstance(part, Subchains)):
+            return None
+        whole, pulls, table, room = part.whole, self._pulls, self._table.data, np.empty(0)
+        assert pulls.sweeps is not None
+        joint_loads = JOINT_LOADS_OF_ALL[part.width]
+        found = TensionPlan(
+            part=part.plan,
+            joint_loads=address_of(joint_loads, part.plan, room, room, room, room),
+            loads=np.zeros(len(whole.structure.steps) * 6),
+            carriers=whole.made.body_step,
+            frames=np.ascontiguousarray(whole.made.body_frame).reshape(-1),
+            received=np.zeros(6 * whole.n_bodies),
+            levers=tension.levers,
+            of_one=tension.of_one,
+            stiffness=tension.found,
+        )
+        self._tension = Table(found)
+        self._table.set("bodies", self._bodies.rows)
+        self._table.set("of_pulls", pulls.bodies.rows)
+        self._table.set("own", self._own.reshape(-1))
+        self._table.set("tension", self._tension.data)
+        self._table.set("pulled", 1)
+        self._table.set("dragged", 0)
+        self._pulled, self._dragged = True, False
+        look = address_of(look_at_tension, table, room, room, room)
+        factor = address_of(factor_with_tension, table, room, room, 0.0, NO_GRIP, 0)
+        return look, factor, address_of(solve_stage, table, room, room, 0.0), table
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
@@ -455,11 +404,19 @@ class ImplicitMatrix:
 
     @functools.cached_property
     def _pulls(self) -> _Product:
-        return _Product(self._divided)
+        return self._product("pulls")
 
     @functools.cached_property
     def _drags(self) -> _Product:
-        return _Product(self._divided)
+        return self._product("drags")
+
+    def _product(self, name: str) -> _Product:
+        made = _Product(self._divided)
+        if (sweeps := made.sweeps) is not None:
+            room = self._still
+            self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))
+            self._table.set(name, sweeps.plan)
+        return made
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""

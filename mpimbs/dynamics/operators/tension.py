@@ -74,18 +74,24 @@ def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Flo
 
 
 class Tension:
-    """The stiffness that tension gives to the bodies of a subchain."""
+    """The stiffness that tension gives to the bodies of a subchain.
+
+    Attributes
+    ----------
+    levers, of_one, found : array [n * 3], [n * 6], [n * ADDED]
+        As `sweep.added.straightened` takes them, and what it found last.
+    """
 
     def __init__(self, subchain: Subchain) -> None:
         made = subchain.made
         body = made.structure.steps[made.body_step, BODY]
         self._inertias = made.structure.fixed.reshape(-1, FIXED)[body][:, [12, 15, 17]].sum(axis=1)
-        self._levers = np.ascontiguousarray(levers(subchain))
-        square = np.einsum("ni,ni->n", self._levers, self._levers)
+        arms = levers(subchain)
+        square = np.einsum("ni,ni->n", arms, arms)
         self._squares = np.where(square > 0.0, square, 1.0)
-        turned = np.einsum("nij,ni->nj", made.body_frame, self._levers)
-        self._of_one = tension_stiffness(turned, -turned / self._squares[:, None])
-        self._found = np.zeros((len(square), ADDED))
+        turned = np.einsum("nij,ni->nj", made.body_frame, arms)
+        self.levers, self.found = np.ravel(arms), np.zeros(len(square) * ADDED)
+        self.of_one = tension_stiffness(turned, -turned / self._squares[:, None]).reshape(-1)
 
     def stiffness(self, loads: Floats, most: bool = False) -> Floats:
         """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again.
@@ -95,9 +101,9 @@ class Tension:
         if most:
             forces = loads[:, 3:]
             sizes = np.sqrt(np.einsum("ni,ni->n", forces, forces) / self._squares)
-            loads = np.hstack((loads[:, :3], -sizes[:, None] * self._levers))
-        straightened(self._levers, self._of_one, loads, self._found)
-        return self._found
+            loads = np.hstack((loads[:, :3], -sizes[:, None] * self.levers.reshape(-1, 3)))
+        straightened(self.levers, self.of_one, np.ravel(loads), self.found)
+        return self.found.reshape(-1, ADDED)
 
     def share(self, step: float, stiffness: Floats) -> float:
         """Give what such stiffness adds in an implicit step (s), at the most, of any body's inertia."""

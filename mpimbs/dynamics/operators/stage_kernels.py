@@ -1,0 +1,206 @@
+"""The stages of linearly implicit steps in compiled code: what joints and bodies resist by, and solutions.
+
+Of chains and of trees on one rank all of it is; see `implicit_matrix` for what is computed, and for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpimbs.base.arrays import Floats, Integers
+from mpimbs.kernels.calling import call_at
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Rows, assign, borrowed, read, schema, span
+from mpimbs.parts.entries import loads_of_bodies
+from mpimbs.sweep.added import put_added, straightened
+from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
+from mpimbs.sweep.grip import holding
+from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
+from mpimbs.sweep.structure import Structure
+
+
+class TensionPlan(NamedTuple):
+    """How the tension of lines is found from what an evaluation has left."""
+
+    part: Integers  # table of the sweeps, and where the loads of joints are found from it
+    joint_loads: int
+    loads: Floats  # [m * 6], room: of the steps
+    carriers: Integers  # [n]: steps that carry bodies
+    frames: Floats  # [n * 9]
+    received: Floats  # [n * 6], room: of the bodies
+    levers: Floats  # [n * 3]: see `sweep.added.straightened`, as for the following
+    of_one: Floats  # [n * 6]
+    stiffness: Floats  # [n * ADDED], written
+
+
+class StagePlan(NamedTuple):
+    """Arguments of the stages of a step in compiled code."""
+
+    structure: Structure
+    q: Floats  # [nq]: the state
+    by_speed: Floats  # [nu]: forces by a change of the speeds
+    by_place: Floats  # [nu]: forces by speeds at which coordinates would change
+    plain: int  # whether the rates of the coordinates are the speeds
+    step: Floats  # [1]: h (s)
+    stiffness: Floats  # [nu]: of joints, as are dampers and rotors
+    damping: Floats
+    rotors: Floats
+    armature: Floats  # [nu], written: how heavy the rotors are with what resists
+    stops: Stops
+    bounded: Bounded
+    tau: Floats  # [nu]: room
+    z: Floats
+    factors: Integers  # table of the factors of the heavier inertia matrix, and where its kernels are
+    factor: int
+    solve: int
+    needed: int  # where inverse dynamics at rest is, by which products with what acts on bodies are found
+    pulls: Integers  # its tables, of stiffnesses and of dampings
+    drags: Integers
+    pulled: int  # whether there are any
+    dragged: int
+    bodies: Rows  # where what bodies are heavier by is put: `sweep.added`; and the matrices of products with pulls
+    of_pulls: Rows
+    own: Floats  # [n * ADDED]: added masses
+    tension: Integers  # table of `TensionPlan`, or none
+    still: Floats  # [nu]: zeros
+    along: Floats  # [nu]: room
+    pushing: Floats
+
+
+STAGE, TENSION = schema(StagePlan), schema(TensionPlan)
+
+
+@kernel(inline=True)
+def _resist(s, d, stiffness, damping):
+    s.by_place[d] += stiffness
+    s.by_speed[d] += damping
+
+
+@kernel
+def take_joints(plan, q, u, step, grip, anchors):
+    """Take the resistance of joints in a state, for a step h (s), and how heavy they are by it.
+
+    That of stops that are pressed, of servos and friction within their ranges, and of what friction holds.
+    """
+    q, u = borrowed(q), borrowed(u)
+    s = read(plan, STAGE)
+    s.step[0] = step
+    assign(s.q, q)
+    assign(s.by_place, s.stiffness)
+    assign(s.by_speed, s.damping)
+    for i in range(s.stops.speeds.size):
+        x = q[s.stops.places[i]]
+        if x > s.stops.upper[i] or x < s.stops.lower[i]:
+            _resist(s, s.stops.speeds[i], s.stops.stiffness[i], s.stops.damping[i])
+    for i in range(s.bounded.speeds.size):
+        d = s.bounded.speeds[i]
+        if s.bounded.least[i] < force_of_bounded(s.bounded, i, q[s.bounded.places[i]], u[d]) < s.bounded.most[i]:
+            _resist(s, d, s.bounded.stiffness[i], s.bounded.damping[i])
+    for i in range(grip.speeds.size):
+        d = grip.speeds[i]
+        anchor = grip.anchors[anchors * grip.speeds.size + i]
+        stiffness, damping = holding(grip, i, anchor, q[grip.places[i]], u[d])
+        _resist(s, d, stiffness, damping)
+    for d in range(s.by_place.size):
+        s.by_place[d] *= -step
+        s.by_speed[d] = step * (s.by_place[d] - s.by_speed[d])
+        s.armature[d] = s.rotors[d] - s.by_speed[d]
+
+
+@kernel
+def stage_forces(plan, r, tau):
+    """Write the generalized forces [nu] of a stage, by a change r [nq + nu] of the state."""
+    r, tau = borrowed(r), borrowed(tau)
+    s = read(plan, STAGE)
+    speeds = span(r, s.q.size, tau.size)
+    if s.plain != 0:
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
+    else:
+        speeds_of_rates(0.0, s.structure, s.q, r, tau)
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
+
+
+@kernel
+def stage_changes(plan, r, z, times, x):
+    """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u; all so many times."""
+    r, z, x = borrowed(r), borrowed(z), borrowed(x)
+    s = read(plan, STAGE)
+    step = s.step[0]
+    speeds, given = span(x, s.q.size, z.size), span(r, s.q.size, z.size)
+    if s.plain != 0:
+        for d in range(z.size):
+            speed = times * (given[d] + z[d])
+            speeds[d] = speed
+            x[d] = times * r[d] + step * speed
+    else:
+        for d in range(z.size):
+            speeds[d] = times * (given[d] + z[d])
+        coordinate_rates(0.0, s.structure, s.q, speeds, x)
+        for k in range(s.q.size):
+            x[k] = times * r[k] + step * x[k]
+
+
+@kernel
+def factor_stage(plan, q, u, step, grip, anchors):
+    """Factor the matrix of a step, where joints alone resist: see `take_joints`."""
+    take_joints(plan, q, u, step, grip, anchors)
+    s = read(plan, STAGE)
+    return call_at(s.factor, (s.factors,))
+
+
+@kernel
+def look_at_tension(plan, q, u, tau):
+    """Find the stiffness by the tension of lines in the state that was evaluated last, by forces [nu] on joints."""
+    t = read(read(plan, STAGE.tension), TENSION)
+    call_at(t.joint_loads, (t.part, q, u, tau, t.loads))
+    loads_of_bodies(t.loads, t.carriers, t.frames, t.received)
+    straightened(t.levers, t.of_one, t.received, t.stiffness)
+    return True
+
+
+@kernel
+def factor_with_tension(plan, q, u, step, grip, anchors):
+    """Factor the matrix of a step with the tension that was looked at: see `take_joints`."""
+    take_joints(plan, q, u, step, grip, anchors)
+    s = read(plan, STAGE)
+    stiffness = read(s.tension, TENSION.stiffness)
+    none = span(stiffness, 0, 0)
+    put_added(s.of_pulls, none, stiffness, step, none, 0.0)
+    put_added(s.bodies, s.own, stiffness, step * step, none, step)
+    return call_at(s.factor, (s.factors,))
+
+
+@kernel(inline=True)
+def _product(s, part, v):
+    """Take from the forces of a stage V^T B V v, V how bodies move by the speeds: see `_Product`."""
+    call_at(s.needed, (part, s.q, s.still, v, s.still, s.pushing, 0))
+    for d in range(s.tau.size):
+        s.tau[d] -= s.pushing[d]
+
+
+@kernel
+def _take_bodies(plan, r):
+    """Take from the forces of a stage those of what acts on bodies, by a change r [nq + nu] of the state."""
+    s, r = read(plan, STAGE), borrowed(r)
+    speeds = span(r, s.q.size, s.tau.size)
+    if s.pulled != 0:
+        speeds_of_rates(0.0, s.structure, s.q, r, s.along)
+        for d in range(s.along.size):
+            s.along[d] += s.step[0] * speeds[d]
+        _product(s, s.pulls, s.along)
+    if s.dragged != 0:
+        _product(s, s.drags, speeds)
+
+
+@kernel
+def solve_stage(plan, r, x, times):
+    """Write x [nq + nu] of (1 - h J) x = r, so many times, where the matrix is factored."""
+    s = read(plan, STAGE)
+    stage_forces(plan, r, s.tau)
+    if s.pulled + s.dragged != 0:
+        _take_bodies(plan, r)
+    solved = call_at(s.solve, (s.factors, s.tau, s.z))
+    stage_changes(plan, r, s.z, times, x)
+    return solved

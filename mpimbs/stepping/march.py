@@ -49,9 +49,9 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
 # and the last ones stand; of a call what it may take, and what it took.
 (
-    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, REGARDLESS, ACCEPTED, REJECTED, EVALUATED, SMALL_STEPS, OUTCOME,
-    ALL_COUNTS,
-) = range(14)  # fmt: skip
+    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, REGARDLESS, ACCEPTED, REJECTED, EVALUATED, BEGUN, SMALL_STEPS,
+    OUTCOME, ALL_COUNTS,
+) = range(15)  # fmt: skip
 NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
 GOING_ON, BROKEN, UNDERFLOW = range(3)  # outcomes
 LONGEST = 64  # steps of a call at the most
@@ -356,6 +356,7 @@ def march(plan):
         if c[KNOWN] == NOTHING_KNOWN:
             _evaluate(plan, 0)
             c[KNOWN] = IN_FIRST
+            c[BEGUN] += 1
             if p.look != 0:
                 _look(plan)
         if p.factor != 0:

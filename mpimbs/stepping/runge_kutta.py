@@ -230,8 +230,8 @@ class RungeKutta(Integrator):
                 m.march(own.plan)
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
             if matrix is not None:
-                matrix.took(int(c[m.ACCEPTED]))
-                self._looked = False
+                matrix.saw(int(c[m.BEGUN]))
+                self._looked, self._taken_for = True, np.nan
             if acting is not None:
                 evaluation.count_messages(before)
                 self._hear(acting)

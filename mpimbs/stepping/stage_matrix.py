@@ -76,12 +76,12 @@ class StageMatrix:
         """How many steps may begin before it is seen whether tension counts."""
         return -self.memory[1] % LOOKED if self._looks else UNLIMITED
 
-    def took(self, steps: int) -> None:
-        """Know of steps that compiled code has taken."""
+    def saw(self, begun: int) -> None:
+        """Know of states in which steps were begun in compiled code."""
         inertia, counts = self._dynamics.inertia, self.memory[0]
         self._matrix = inertia.implicit_matrix_of_bodies if counts else inertia.implicit_matrix
         self._stiffness, self._damping = self._tension.found.reshape(-1, ADDED) if counts else None, None
-        self.memory[1] += steps
+        self.memory[1] += begun
 
     @functools.cached_property
     def _alone(self) -> Compiled | None:

@@ -348,7 +348,7 @@ class Evaluation:
 
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
-        motion, inward, coupling, outward = (float(lap) for lap in self.laps)
+        motion, inward, coupling, outward = self.laps.tolist()
         scan = self._turns.seconds + self._motion_messages
         return {
             "sweep": motion - scan + inward + outward,

@@ -23,7 +23,7 @@ from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError, displa
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
-from mpimbs.loops.closing import BESIDE, PLACES, SPEEDS
+from mpimbs.loops.closing import FOUND
 from mpimbs.parallel.agreement import greatest, on_root
 from mpimbs.parts.intervals import Intervals
 from mpimbs.spatial.rows import ROW
@@ -155,9 +155,12 @@ class ClosedLoops:
     def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         return self._divided.agreed(q, u)[:2]
 
-    def apart(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each."""
-        found = self._measured(*self._state(q, u))
+    def apart(self, q: Floats, u: Floats, checked: bool = False) -> tuple[Floats, Floats]:
+        """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each.
+
+        `checked`: whether the state is known to be one, here as below; it is read by address then.
+        """
+        found = self._measured(*((q, u) if checked else self._state(q, u)))
         return found[:, :2], found[:, 2:]
 
     def _measured(self, q: Floats, u: Floats) -> Floats:
@@ -230,7 +233,7 @@ class ClosedLoops:
 
     def _aim(self, speeds: float, places: float, beside: float = 0.0) -> None:
         for part in self._parts:
-            part.aim[[SPEEDS, PLACES, BESIDE]] = speeds, places, beside
+            part.aim[:FOUND] = speeds, places, beside
 
     def _change(self, q: Floats, u: Floats, speeds: float, places: float, beside: float = 0.0) -> Floats:
         """The change of least kinetic energy that takes violations of velocities or positions away, or what is asked
@@ -309,9 +312,9 @@ class ClosedLoops:
         left = comm.allreduce(count) - int(comm.allreduce(eliminated, MPI.SUM if part.independent else MPI.MAX))
         return left, self._names[int(idle.argmax())] if left and idle.any() else ""
 
-    def close_speeds(self, q: Floats, u: Floats) -> Floats:
-        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
-        q, u = self._state(q, u)
+    def close_speeds(self, q: Floats, u: Floats, checked: bool = False) -> Floats:
+        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy; `checked` as of `apart`."""
+        q, u = (q, u) if checked else self._state(q, u)
         self.evaluations += 1
         try:
             return u + self._change(q, u, 1.0, 0.0)
@@ -320,12 +323,14 @@ class ClosedLoops:
                 return u
             raise
 
-    def close_places(self, q: Floats, measured: Floats | None = None, nearest: bool = False) -> Floats:
+    def close_places(
+        self, q: Floats, measured: Floats | None = None, nearest: bool = False, checked: bool = False
+    ) -> Floats:
         """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
 
         A state that is closed to rounding stays as it is, wherever it stands. `measured`: of positions there, in units
         of the loops' sizes [loops], where `apart` just gave them. `nearest`: each step leads back towards `q`, see
-        `nearest_places`.
+        `nearest_places`. `checked` as of `apart`.
 
         Raises
         ------
@@ -333,7 +338,8 @@ class ClosedLoops:
             On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
         """
         subchain = self._divided.subchain
-        given, u = self._state(q, np.zeros(subchain.nu))
+        u = self._divided.still
+        given = q if checked else self._state(q, u)[0]
         q = given.copy()
         begin, change, share, last = q, u, 1.0, np.inf
         if measured is None:

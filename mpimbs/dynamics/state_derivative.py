@@ -153,9 +153,9 @@ class StateDerivative:
 
     @property
     def compiled(self) -> tuple[int, Integers] | None:
-        """Where the compiled evaluation is (`kernels.calling`), and the table that it is given; None where Python has a
-        say in evaluations."""
-        found = None if self._loops is not None or CHECKED else self._evaluation.compiled
+        """Where the compiled evaluation is (`kernels.calling`), without refinement of loops, and the table that it is
+        given; None where Python has a say in evaluations."""
+        found = None if CHECKED else self._evaluation.compiled
         return None if found is None else (found[0], found[1].data)
 
     @property

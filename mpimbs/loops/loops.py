@@ -339,9 +339,16 @@ class Loops:
         largest : float
             Of the coordinates that gears tie (rad, m).
         """
+        geared, ratios, offsets, reciprocals = self._of_rounding
+        found: Floats = 1.0 + np.where(geared, ratios * largest + offsets, farthest * reciprocals)
+        return found
+
+    @functools.cached_property
+    def _of_rounding(self) -> tuple[npt.NDArray[np.bool_], Floats, Floats, Floats]:
+        """Which of the loops are gears; what `roundings` have of coordinates, of neither, of distances (1/m) [n]."""
         table = self._loop_table
-        terms = np.abs(table.factors[:, :2]).sum(axis=1) * largest + np.abs(table.factors[:, 2])
-        return np.asarray(1.0 + np.where(table.turns == GEARED, terms, farthest) / table.lengths)
+        factors = np.abs(table.factors) / table.lengths[:, None]
+        return table.turns == GEARED, factors[:, :2].sum(axis=1), factors[:, 2], 1.0 / table.lengths
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `JointLoads.joints_and_loops`."""

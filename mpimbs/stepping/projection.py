@@ -139,7 +139,7 @@ class Projection:
         if self.kind == NONE:
             return q, u
         with self._timed():
-            violations, parted = self.loops.apart(q, u)
+            violations, parted = self.loops.apart(q, u, checked=True)
             self._take(self._seen.left, violations)
             before, speeds = u, parted.max(axis=0)[1]
             q, u = self._closed(q, u, parted)
@@ -159,14 +159,14 @@ class Projection:
         if self.kind == NONE:
             return q, u
         with self._timed():
-            return self._closed(q, u, self.loops.apart(q, u)[1])
+            return self._closed(q, u, self.loops.apart(q, u, checked=True)[1])
 
     def _closed(self, q: Floats, u: Floats, parted: Floats) -> tuple[Floats, Floats]:
         places, speeds = parted.max(axis=0)
         moves = self.kind == POSITIONS and places > ROUNDING
         if moves:
-            q = self.loops.close_places(q, parted[:, 0])
-        return q, self.loops.close_speeds(q, u) if moves or speeds > 0.0 else u
+            q = self.loops.close_places(q, parted[:, 0], checked=True)
+        return q, self.loops.close_speeds(q, u, checked=True) if moves or speeds > 0.0 else u
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

@@ -81,7 +81,7 @@ class RungeKutta(Integrator):
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
         # What Python raises ends the first step of a call: it is called no more.
-        waits = compiled is None or (self._acting is not None and self._acting.asks)
+        waits = compiled is None or dynamics.loops is not None or (self._acting is not None and self._acting.asks)
         several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
         self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
@@ -215,7 +215,7 @@ class RungeKutta(Integrator):
         c, asked = own.counts, self._asked()
         own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
         matrix = self._matrix
-        at_once = self._at_once
+        at_once = 0 if dynamics.loops is not None and dynamics.loops.refining else self._at_once
         if matrix is not None and self._compiled:
             if (found := matrix.compiled) is not None:
                 own.solve_by(*found)

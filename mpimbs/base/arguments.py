@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Mapping
@@ -143,13 +144,16 @@ def check_kinds(where: Any, given: Mapping[str, Any], called: str = "") -> None:
     InputError
         Names the first that is of another kind, and what it must be.
     """
-    hints = get_type_hints(where)
+    hints = _hints(where)
     for name, value in given.items():
         kinds = get_args(hints[name]) or (hints[name],)
         if not any(_is_a(value, kind) for kind in kinds):
             path = f"{called}.{name}" if called else name
             words = [_KINDS[kind][1] if kind in _KINDS else f"a {kind.__name__}" for kind in kinds]
             raise InputError(f"`{path}` must be {' or '.join(words)}, got {_short(value)}")
+
+
+_hints = functools.cache(get_type_hints)  # which evaluates texts anew at each call
 
 
 def _is_a(value: Any, kind: Any) -> bool:

@@ -218,7 +218,7 @@ class RungeKutta(Integrator):
         at_once = 0 if dynamics.loops is not None and dynamics.loops.refining else self._at_once
         if matrix is not None and self._compiled:
             if (found := matrix.compiled) is not None:
-                own.solve_by(*found)
+                own.solve_by(found)
             at_once = 0 if found is None else min(at_once, matrix.steps_unseen)
         if self._compiled and at_once:
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause

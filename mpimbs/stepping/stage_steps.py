@@ -97,15 +97,19 @@ class StageSteps:
         )  # fmt: skip
         self._table = Table(plan)
         self.plan = self._table.data
+        self._solves_by: tuple[int, int, int, Integers] | None = None
         s, c = self.numbers, self.counts
         s[m.RELATIVE], s[m.ABSOLUTE] = accuracy.rtol, accuracy.atol
         s[m.ORDER], s[m.LEAST_FACTOR], s[m.ERROR_BEFORE] = tableau.order, LEAST_FACTOR, 1.0
         s[m.GAMMA], c[m.LAST] = tableau.gamma, tableau.stages
 
-    def solve_by(self, look: int, factor: int, solve: int, matrix: Integers) -> None:
-        """Have compiled steps of a Rosenbrock-W method look, factor and solve by these: see `march.MarchPlan`."""
-        for name, value in zip(("look", "factor", "solve", "matrix"), (look, factor, solve, matrix), strict=True):
-            self._table.set(name, value)
+    def solve_by(self, given: tuple[int, int, int, Integers]) -> None:
+        """Have compiled steps of a Rosenbrock-W method look, factor and solve by what is given, and its table: see
+        `march.MarchPlan`."""
+        if given is not self._solves_by:
+            self._solves_by = given
+            for name, value in zip(("look", "factor", "solve", "matrix"), given, strict=True):
+                self._table.set(name, value)
 
     def begin(self, t: float) -> None:
         """Be at a time (s), with the state as it is."""

@@ -75,7 +75,7 @@ class StepSizes:
             The largest stable step (s); infinite where that is not known.
         """
         free = sizes
-        if sizes[-1] < 0.0:  # only those before a time are, and the last of them
+        if min(sizes) < 0.0:  # the last of them, or one that did not get there: what followed it was rejected
             free = [size for size in sizes if size > 0.0]
             self.cut.take([-size for size in sizes if size < 0.0])
         if not free:

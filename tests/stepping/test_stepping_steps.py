@@ -15,6 +15,7 @@ from mpimbs.stepping import stability
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy, stable_radius
 from mpimbs.stepping.stability import StabilityProbe
+from mpimbs.stepping.step_sizes import StepSizes
 from mpimbs.stepping.tableaux import TABLEAUX
 from oracles.dense import coordinate_rates, dense_accelerations
 
@@ -82,6 +83,18 @@ def test_the_fastest_motion(comm: MPI.Comm, spec: str, damping: float) -> None:
 
 
 STIFF, SMOOTH = "stability", "accuracy"
+
+
+def test_steps_that_a_time_has_shortened_are_told_apart() -> None:
+    """Also one that did not get there, for what followed it was rejected."""
+    sizes = StepSizes()
+    for some in ([3e-3, -1e-3, 2e-3, 2.5e-3], [-5e-3, -5e-3], [4e-3]):
+        sizes.take(some, 8e-3)
+    told = sizes.statistics()
+    assert (told["smallest"], told["largest"], told["shortened"]) == (2e-3, 4e-3, 3)
+    assert told["mean"] == pytest.approx(11.5e-3 / 4) and told["share_of_stable"] == pytest.approx(11.5 / 32)
+
+
 CASES = [
     ("damped", "dopri5", STIFF), ("damped", "bs3", STIFF), ("damped", "dop853", STIFF), ("overdamped", "dopri5", STIFF),
     ("overdamped", "bs3", STIFF), ("chain16", "dopri5", SMOOTH), ("chain16", "dop853", SMOOTH),

@@ -403,5 +403,4 @@ class Table:
         """Change a number, or put an array in place of another; it is kept alive, too."""
         place = getattr(schema(type(self._kept)), name)
         self.data[place.at : place.at + 2] = self._put(name, place, value)
-        if not isinstance(place, NumberItem):
-            self._kept = self._kept._replace(**{name: value})  # type: ignore[attr-defined]
+        self._kept = self._kept._replace(**{name: value})  # type: ignore[attr-defined]

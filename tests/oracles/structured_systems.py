@@ -269,8 +269,11 @@ def case_of(seed: int, without: Sequence[str] = (), most: int = 3000, time: floa
         features = (*features, "tendons")
     found = Descriptor(system, q, u, time)
     found.q = found.q.astype(float).astype(REAL)
-    if system.contents.loops and found.allow() > CONSISTENT and "motions" in features:
-        return case_of(seed, (*without, "motions"), most, time)  # loops that contradict what joints follow
+    if system.contents.loops and found.allow() > CONSISTENT:
+        if "motions" in features:
+            return case_of(seed, (*without, "motions"), most, time)  # loops that contradict what joints follow
+        found.u = np.zeros_like(found.u)  # the oracle has no digits to say which speeds are allowed: none is
+        found.place()
     q, u = (values.astype(float) for values in (found.q, found.u))
     return Case(seed, system, q, u, np.where(found.held, 0.0, tau), features, builder.parts)
 

@@ -403,4 +403,5 @@ class Table:
         """Change a number, or put an array in place of another; it is kept alive, too."""
         place = getattr(schema(type(self._kept)), name)
         self.data[place.at : place.at + 2] = self._put(name, place, value)
-        self._kept = self._kept._replace(**{name: value})  # type: ignore[attr-defined]
+        if not isinstance(place, NumberItem):
+            self._kept = self._kept._replace(**{name: value})  # type: ignore[attr-defined]

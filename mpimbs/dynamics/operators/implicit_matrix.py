@@ -33,7 +33,6 @@ from mpimbs.dynamics.operators.stage_kernels import (
     StagePlan,
     TensionPlan,
     factor_stage,
-    factor_with_tension,
     look_at_tension,
     solve_stage,
     stage_changes,
@@ -286,7 +285,6 @@ class ImplicitMatrix:
             tension=NO_BODIES,
         )  # fmt: skip
         self._table = Table(plan)
-        self._pulled = self._dragged = False
 
     def at(
         self,
@@ -319,10 +317,8 @@ class ImplicitMatrix:
             factor_stage(self._table.data, q, u, step, grip, anchors)
             return
         take_joints(self._table.data, q, u, step, grip, anchors)
-        self._pulled, self._dragged = stiffness is not None, damping is not None
-        if self._swept:
-            self._table.set("pulled", int(self._pulled))
-            self._table.set("dragged", int(self._dragged))
+        self._table.set("pulled", int(stiffness is not None))
+        self._table.set("dragged", int(damping is not None))
         if self._bodies is not None:
             pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
             if stiffness is not None:
@@ -352,17 +348,18 @@ class ImplicitMatrix:
     def compiled(self) -> Compiled | None:
         """Where compiled code finds what looks at a state (0: nothing does), `factor_stage` and `solve_stage`, and
         their table; None where Python has a say."""
-        if not self._joints_alone:
-            return None
+        return self._entries(0) if self._joints_alone else None
+
+    def _entries(self, look: int) -> Compiled:
         table, room = self._table.data, np.empty(0)
         factor = address_of(factor_stage, table, room, room, 0.0, NO_GRIP, 0)
-        return 0, factor, address_of(solve_stage, table, room, room, 0.0), table
+        return look, factor, address_of(solve_stage, table, room, room, 0.0), table
 
     def with_tension(self, tension: Tension, part: Part) -> Compiled | None:
         """Give where compiled code finds stages with the tension of lines, by evaluations of a part; as `compiled`."""
         if not (self._swept and self._bodies is not None and isinstance(part, Subchains)):
             return None
-        whole, pulls, table, room = part.whole, self._pulls, self._table.data, np.empty(0)
+        whole, pulls, room = part.whole, self._pulls, np.empty(0)
         assert pulls.sweeps is not None
         joint_loads = JOINT_LOADS_OF_ALL[part.width]
         found = TensionPlan(
@@ -383,23 +380,21 @@ class ImplicitMatrix:
         self._table.set("tension", self._tension.data)
         self._table.set("pulled", 1)
         self._table.set("dragged", 0)
-        self._pulled, self._dragged = True, False
-        look = address_of(look_at_tension, table, room, room, room)
-        factor = address_of(factor_with_tension, table, room, room, 0.0, NO_GRIP, 0)
-        return look, factor, address_of(solve_stage, table, room, room, 0.0), table
+        return self._entries(address_of(look_at_tension, self._table.data, room, room, room))
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
-        if self._pulled or self._lengths is not None:
+        pulled, dragged = self._table.number("pulled"), self._table.number("dragged")
+        if pulled or self._lengths is not None:
             along = np.empty_like(speeds)
             speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
         if self._lengths is not None:
             yield self._lengths.forces(speeds, along)
-        if self._pulled:
+        if pulled:
             yield self._pulls(along + self._step[0] * speeds)
-        if self._dragged:
+        if dragged:
             yield self._drags(speeds)
 
     @functools.cached_property

@@ -144,9 +144,14 @@ def stage_changes(plan, r, z, times, x):
 
 @kernel
 def factor_stage(plan, q, u, step, grip, anchors):
-    """Factor the matrix of a step, where joints alone resist: see `take_joints`."""
+    """Factor the matrix of a step, of joints (`take_joints`), and of the tension that was looked at, if any is."""
     take_joints(plan, q, u, step, grip, anchors)
     s = read(plan, STAGE)
+    if s.tension.size > 0:
+        stiffness = read(s.tension, TENSION.stiffness)
+        none = span(stiffness, 0, 0)
+        put_added(s.of_pulls, none, stiffness, step, none, 0.0)
+        put_added(s.bodies, s.own, stiffness, step * step, none, step)
     return call_at(s.factor, (s.factors,))
 
 
@@ -158,18 +163,6 @@ def look_at_tension(plan, q, u, tau):
     loads_of_bodies(t.loads, t.carriers, t.frames, t.received)
     straightened(t.levers, t.of_one, t.received, t.stiffness)
     return True
-
-
-@kernel
-def factor_with_tension(plan, q, u, step, grip, anchors):
-    """Factor the matrix of a step with the tension that was looked at: see `take_joints`."""
-    take_joints(plan, q, u, step, grip, anchors)
-    s = read(plan, STAGE)
-    stiffness = read(s.tension, TENSION.stiffness)
-    none = span(stiffness, 0, 0)
-    put_added(s.of_pulls, none, stiffness, step, none, 0.0)
-    put_added(s.bodies, s.own, stiffness, step * step, none, step)
-    return call_at(s.factor, (s.factors,))
 
 
 @kernel(inline=True)

@@ -100,6 +100,7 @@ def compile_kernels(
         if alone.loops is not None:
             alone.loops.violations(q, u)
             alone.subchain.displaced(q, u)
+            _ = alone.loops.compiled
         if loads:
             alone.joint_loads(q, u)
         if checked:

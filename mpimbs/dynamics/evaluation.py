@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -29,6 +29,7 @@ from mpimbs.dynamics.pipeline import (
 )
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import address_of
+from mpimbs.kernels.checked import CHECKED
 from mpimbs.kernels.memory import Table
 from mpimbs.loops.loops import Loops
 from mpimbs.parallel.exchange import Exchange
@@ -204,6 +205,20 @@ class Evaluation:
         given = (rooms.rooms, rooms.numbers) if self._external.wrenches else (none, none)
         table = Table(LoadedPlan(self.rank, phases, acting.plan, np.zeros(part.whole.nu), wrenches, *given))
         return address_of(evaluate_loaded, table.data, q, u, self.no_tau, u, q), table
+
+    @functools.cached_property
+    def unforced(self) -> dict[str, Any] | None:
+        """Where compiled code measures loops, and evaluates, with the wrenches as they stand: fields of
+        `closing.CompiledClosing`; None where Python has a say."""
+        if CHECKED or not self._alone or self._solve is not None or self.placed:
+            return None
+        part, q, u = self._part.plan, np.empty(self._subchain.nq), np.empty(self._subchain.nu)
+        return {
+            "part": part, "measure": address_of(self._measure, part, q, u, 0),
+            "rank": self.rank, "evaluation": address_of(self.whole, self.rank, q, u, self.no_tau, u, q),
+            "structure": self._subchain.structure, "nothing": self.no_tau, "laps": self.laps,
+            "move": np.empty_like(u), "rates": np.empty_like(q),
+        }  # fmt: skip
 
     @property
     def timed(self) -> bool:

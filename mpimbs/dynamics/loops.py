@@ -1,46 +1,29 @@
-"""The loops of a system as `Dynamics` has them: how far they are from closed, what closes them, what they carry.
-
-States are coordinates of the spanning tree; integration lets loops drift apart. What brings them back are changes of
-least kinetic energy: of the speeds, - M^-1 J^T m with J u = 0 afterwards, and of the coordinates by Newton's method
-with the same matrices [design, section 13; paper 003, section 3]. An evaluation gives M^-1 J^T m beside the
-accelerations where the loops are asked for so much more: asked for a multiple so large that the accelerations are
-nothing beside it, it gives the change alone.
-"""
+"""The loops of a system as `Dynamics` has them: whether they are closed, what they carry, how well that is known."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.base.arrays import Floats, Integers
-from mpimbs.base.errors import InputError, SimulationError, warn_caller
+from mpimbs.base.arrays import Floats
+from mpimbs.base.errors import InputError, warn_caller
 from mpimbs.closure.geometry import LoopJoints, body_motions
-from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError, displacements
+from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
+from mpimbs.dynamics.closing import LARGE
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
-from mpimbs.loops.closing import FOUND
-from mpimbs.parallel.agreement import greatest, on_root
-from mpimbs.parts.intervals import Intervals
+from mpimbs.dynamics.state_closing import StateClosing
+from mpimbs.parallel.agreement import on_root
 from mpimbs.spatial.rows import ROW
 
 if TYPE_CHECKING:
     from mpimbs.closure.redundant_loads import Actuation
 
 
-LARGE = 2.0**300  # beside it accelerations are nothing, and no number is too large
-NOT_LARGE = 2.0**100  # what is less beside it is of accelerations
-ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
-CLOSED = 1e-12  # the same: closed enough
-ROUNDS = 60  # of Newton's method at the most
-ALIKE = 1e-7  # rad, and m in lengths of the system: so near to closed a step is the least one to its square
-CONVERGED = 1e-10  # the same: of the last step to the nearest closed state
-FARTHEST = 16.0  # times as far as loops allow of the way there
-SMALLEST_SHARE = 2.0**-10  # of its step
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
 LOST = 1e-9  # of the largest load, what cancels of the loads of redundant constraints without a warning
@@ -70,7 +53,7 @@ class CarriedLoads(NamedTuple):
     loops: Floats | None
 
 
-class ClosedLoops:
+class ClosedLoops(StateClosing):
     """The loops of a system; all ranks call its methods together.
 
     States are this rank's coordinates [nq] and speeds [nu], as of `Dynamics.accelerations`, InputError as there.
@@ -84,8 +67,6 @@ class ClosedLoops:
     ----------
     driven : bool
         Whether springs, dampers or torques act along the joints of any loops.
-    evaluations : int
-        Of the sweeps, to close loops.
     warned : bool
         Whether evaluations of open states are no longer told; may be set.
     refining : bool
@@ -93,29 +74,13 @@ class ClosedLoops:
     """
 
     def __init__(self, divided: DividedSystem) -> None:
-        part = divided.subchains
-        assert isinstance(part, Intervals)
-        self._divided, self._part, self._parts = divided, part, part.loops
-        self._names = [loop.name for loop in divided.system.loops]
+        super().__init__(divided)
         self.driven = any(loop.acts for _, loop in divided.system.loops.joints)
-        self.evaluations, self.refining = 0, False
+        self.refining = False
         self.warned = self._lost_digits = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
         direct, shared = isinstance(divided.coupling, ScheduledAssembly), len(divided.cuts) == divided.comm.size + 1
         self._refines = direct and shared
-
-    @property
-    def numbers(self) -> Integers:
-        """Which loops of the system have an end on this rank [n]; one may be on two ranks."""
-        return np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in self._parts)])
-
-    def violations(self, q: Floats, u: Floats) -> Floats:
-        """Measure how far loops are from closed, in positions and in velocities [loops, 2], all of the system's.
-
-        Norms over what their joints constrain: m and rad, m/s and rad/s, together; infinite where they can't be
-        measured. The same on all ranks.
-        """
-        return self.apart(q, u)[0]
 
     def opened(self, q: Floats, u: Floats) -> str:
         """Say how far a state leaves loops open, and what to do, if more than numbers of six digits do; else "".
@@ -152,35 +117,6 @@ class ClosedLoops:
             if self._divided.comm.rank == 0:
                 warn_caller(told)
 
-    def _state(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        return self._divided.agreed(q, u)[:2]
-
-    def apart(self, q: Floats, u: Floats, checked: bool = False) -> tuple[Floats, Floats]:
-        """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each.
-
-        `checked`: whether the state is known to be one, here as below; it is read by address then.
-        """
-        found = self._measured(*((q, u) if checked else self._state(q, u)))
-        return found[:, :2], found[:, 2:]
-
-    def _measured(self, q: Floats, u: Floats) -> Floats:
-        """Measure both of `apart` [loops, 4]."""
-        self._divided.measure(q, u)
-        found = np.zeros((len(self._names), 4))
-        for part in self._parts:
-            found[part.numbers] = part.apart()
-        return greatest(self._divided.comm, found)
-
-    def roundings(self, q: Floats) -> Floats:
-        """How much of positions in units of the loops' sizes [loops] is rounding, as last measured; all ranks call."""
-        far = (part.farthest() for part in self._parts)
-        farthest = max((size for size in far if np.isfinite(size)), default=0.0)
-        ends = greatest(self._divided.comm, np.array([farthest, np.abs(q).max(initial=0.0)]))
-        found = np.zeros(len(self._names))
-        for part in self._parts:
-            found[part.numbers] = part.roundings(*ends)
-        return greatest(self._divided.comm, found) * ROUNDING
-
     def spring_energy(self, q: Floats, u: Floats) -> float:
         """Energy (J) of the springs of those that this rank counts."""
         if not self.driven:
@@ -188,69 +124,11 @@ class ClosedLoops:
         self._divided.measure(*self._state(q, u))
         return sum(part.energy_and_power()[0] for part in self._parts)
 
-    @functools.cached_property
-    def winds(self) -> bool:
-        """Whether springs act along angles of loops' joints, on any rank."""
-        return bool(self._divided.comm.allreduce(any(part.winds for part in self._parts), MPI.LOR))
-
-    def count_turns(self, q: Floats, u: Floats) -> None:
-        """Take angles along loops' joints from here on nearest to those in a state: so turns are counted.
-
-        Of arrays that were checked; all ranks call. From rest at first, by half a turn to either side.
-        """
-        if self.winds:
-            self._divided.measure(q, u)
-            for part in self._parts:
-                part.count_turns()
-
-    @property
-    def wound(self) -> dict[str, list[float]]:
-        """Angles from rest (rad), turns counted, of loops with springs along these, by name; all ranks ask together."""
-        if not self.winds:
-            return {}
-        found: dict[int, list[float]] = {}
-        for angles in self._divided.comm.allgather([part.wound for part in self._parts]):
-            for part in angles:
-                found |= part
-        return {self._names[k]: found[k] for k in sorted(found)}
-
-    def wind(self, angles: Mapping[str, Sequence[float]]) -> None:
-        """Take angles nearest to those that `wound` gave."""
-        given = {k: angles[name] for k, name in enumerate(self._names) if name in angles}
-        for part in self._parts:
-            part.wind(given)
-
     def power(self) -> float:
         """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
         return sum(part.energy_and_power()[1] for part in self._parts)
 
-    def stabilise(self, time: float) -> None:
-        """Ask of accelerations that violations decay with a time constant (s) [Baumgarte 1972]; 0: no longer."""
-        self._stabilised = (2.0 / time, 1.0 / time**2) if time else (0.0, 0.0)
-        self._aim(*self._stabilised)
-
     _stabilised = (0.0, 0.0)
-
-    def _aim(self, speeds: float, places: float, beside: float = 0.0) -> None:
-        for part in self._parts:
-            part.aim[:FOUND] = speeds, places, beside
-
-    def _change(self, q: Floats, u: Floats, speeds: float, places: float, beside: float = 0.0) -> Floats:
-        """The change of least kinetic energy that takes violations of velocities or positions away, or what is asked
-        beside [nu]."""
-        udot, rates = np.empty_like(u), np.empty_like(q)
-        self._aim(LARGE * speeds, LARGE * places, LARGE * beside)
-        iterative = self._divided.coupling.iterative
-        usual = 0.0 if iterative is None else iterative.contradiction
-        try:
-            if iterative is not None:  # open loops contradict one another, until they are closed
-                iterative.contradiction = 1.0
-            self._divided.evaluate_unforced(q, u, udot, rates)
-        finally:
-            if iterative is not None:
-                iterative.contradiction = usual
-            self._aim(*self._stabilised)
-        return np.where(np.abs(udot) < NOT_LARGE, 0.0, udot / LARGE)
 
     def refine(self, q: Floats, u: Floats, udot: Floats) -> None:
         """Take away what the accelerations [nu] just found, and the loads, leave of what the loops ask; all ranks call.
@@ -312,113 +190,7 @@ class ClosedLoops:
         left = comm.allreduce(count) - int(comm.allreduce(eliminated, MPI.SUM if part.independent else MPI.MAX))
         return left, self._names[int(idle.argmax())] if left and idle.any() else ""
 
-    def close_speeds(self, q: Floats, u: Floats, checked: bool = False) -> Floats:
-        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy; `checked` as of `apart`."""
-        q, u = (q, u) if checked else self._state(q, u)
-        self.evaluations += 1
-        try:
-            return u + self._change(q, u, 1.0, 0.0)
-        except SimulationError:  # what redundant constraints leave is rounding, which nothing takes away
-            if self._measured(q, u)[:, 3].max(initial=0.0) <= CLOSED * self._divided.largest_speed(u):
-                return u
-            raise
-
-    def close_places(
-        self, q: Floats, measured: Floats | None = None, nearest: bool = False, checked: bool = False
-    ) -> Floats:
-        """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.
-
-        A state that is closed to rounding stays as it is, wherever it stands. `measured`: of positions there, in units
-        of the loops' sizes [loops], where `apart` just gave them. `nearest`: each step leads back towards `q`, see
-        `nearest_places`. `checked` as of `apart`.
-
-        Raises
-        ------
-        SimulationError
-            On all ranks: it does not converge; with the loop that is farthest from closed, and its distance.
-        """
-        subchain = self._divided.subchain
-        u = self._divided.still
-        given = q if checked else self._state(q, u)[0]
-        q = given.copy()
-        begin, change, share, last = q, u, 1.0, np.inf
-        if measured is None:
-            measured = self._measured(q, u)[:, 2]
-        rounding = self.roundings(q)
-        for _ in range(ROUNDS):
-            apart = measured / rounding
-            most = float(apart.max(initial=0.0))
-            closed = most <= 1.0 or (most <= CLOSED / ROUNDING and most > 0.5 * last)
-            if closed and np.isfinite(most):
-                return q
-            if not most < last and share > SMALLEST_SHARE:  # too far: a part of the way
-                share *= 0.5
-            elif not np.isfinite(most):
-                break
-            else:
-                begin, last, share = q, most, min(1.0, 4.0 * share)
-                self.evaluations += 1
-                try:
-                    way = self._way(q, given) if nearest else u
-                    change = way + self._change(q, way, float(nearest), 1.0)
-                except SimulationError:  # what redundant constraints leave is rounding, which nothing takes away
-                    if most <= CLOSED / ROUNDING:
-                        return q
-                    raise
-            q = subchain.displaced(begin, share * change)
-            measured = self._measured(q, u)[:, 2]
-        left = self._measured(q, u)[:, 0]
-        worst = int(np.argmax(np.where(np.isfinite(apart), apart, np.inf)))
-        raise SimulationError(
-            f"the loops don't close: the ends of loop {self._names[worst]!r} stay {left[worst]:.3g} apart (m and "
-            "rad); check the positions of its joint on both bodies and the initial coordinates, or whether its links "
-            "are long enough"
-        )
-
-    def nearest_places(self, given: Floats) -> Floats:
-        """Give the closed coordinates [nq] that are nearest to `given` ones by kinetic energy.
-
-        A step of Newton's method is the least one alone: wrong by its square, and where loops are open that of
-        whichever of redundant constraints is left in, of which it is another on other ranks. So each step begins with
-        the way back to where the first one began, and once the loops are closed they move as they allow, until nothing
-        leads nearer. It is a local minimum; where steps don't lead there, what they reach. Raises as `close_places`.
-        """
-        try:
-            q = self.close_places(given, nearest=True)
-        except SimulationError:
-            q = self.close_places(given)
-        units, comm = self._divided.units[1], self._divided.comm
-        best, move, least, share = q, np.zeros(len(units)), np.inf, 1.0
-        for _ in range(ROUNDS):
-            way = self._way(q, given)
-            if self._divided.largest_speed(way) <= ALIKE:
-                return q
-            self.evaluations += 1
-            try:
-                allowed = way + self._change(q, way, 1.0, 0.0)
-            except SimulationError:  # of redundant constraints, or a singular position
-                break
-            most = self._divided.largest_speed(allowed)
-            if least <= CONVERGED and not most <= 0.5 * least:
-                break
-            if most < least:
-                before, now = move / units, allowed / units
-                square, product = comm.allreduce(np.array([before @ before, before @ now]))
-                share *= square / (square - product) if square > product else 1.0  # [Barzilai & Borwein 1988]
-                best, move, least, share = q, allowed, most, min(share, FARTHEST)
-            elif share > SMALLEST_SHARE:
-                share *= 0.5
-            else:
-                break
-            try:
-                q = self.close_places(self._divided.subchain.displaced(best, share * move))
-            except SimulationError:
-                q = best
-        return best
-
-    def _way(self, q: Floats, given: Floats) -> Floats:
-        """The displacement [nu] (rad, m) from coordinates to `given` ones."""
-        return displacements(self._divided.subchain.columns, q, given)
+    # --- what closes a state, where Python does
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> CarriedLoads:
         """Give the loads of this rank's inboard joints and of all loops.

@@ -204,6 +204,7 @@ RUN_PHASES = {name: by_width(function) for name, function in _KERNELS.items()}
 @kernel
 def _measured(zero, part, q, u, ends_only):
     measure_intervals(zero, part, borrowed(q), borrowed(u), ends_only != 0)
+    return True
 
 
 MEASURE = by_width(_measured)  # how far the loops of a rank are from closed

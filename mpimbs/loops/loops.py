@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.kernels.memory import Table, aligned, aligned_zeros
+from mpimbs.kernels.memory import Table, aligned, aligned_zeros, rows_of
+from mpimbs.loops.apart import MeasuredLoops, place_of
 from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
 from mpimbs.loops.loop_events import Closings, groups_of
@@ -24,7 +25,6 @@ from mpimbs.loops.loop_joints import (
     GEARED,
     GEOMETRY,
     MINUS_S,
-    POSITION,
     ROOM_OF_A_LANE,
     SPRING,
     TORQUE,
@@ -313,42 +313,31 @@ class Loops:
         """Give the open groups of the value of the interval, which begins with body `first`; see `interval.Outside`."""
         return groups_of(system, self._loop_table, self.closings, opened, ends, first)
 
-    def apart(self) -> Floats:
-        """How far from closed the loops were when they were last measured: norms over what joints constrain [n, 4].
-
-        Of positions and velocities, m and rad, m/s and rad/s, together; and the same in units of the loops' lengths:
-        rad, and rad/s.
-        """
-        values = self._measured[:, POSITION : POSITION + 2 * ROW].reshape(-1, 1, 2, ROW) / self._units
-        return np.sqrt(np.einsum("nijk,nijk->nij", values, values)).reshape(-1, 4)
-
-    @functools.cached_property
-    def _units(self) -> Floats:
-        """The units of both [n, 2, 1, ROW]."""
-        table = self._loop_table
+    def measured(self) -> MeasuredLoops:
+        """Give where they are measured."""
+        table, measured, motions = self._loop_table, self._measured, self._motions[:, 9:12]
+        strides = [stride // motions.itemsize for stride in motions.strides]
+        loops = [
+            (*place_of(row), row.strides[0] // row.itemsize, loop)
+            for row, loop in zip(measured, table.numbers.tolist(), strict=True)
+        ]
+        drives = self._drives.reshape(-1, 6, DRIVE)
+        windings = [
+            (*place_of(drives[loop, freedom, WOUND:][:1]), *place_of(measured[loop, ENERGY + 2 + freedom :][:1]))
+            for loop, freedom in zip(*self._winding, strict=True)
+        ]
         lengths = np.broadcast_to(table.lengths[:, None], table.scales.shape)
-        return np.stack([table.scales, lengths], axis=1)[:, :, None]
-
-    def roundings(self, farthest: float, largest: float) -> Floats:
-        """How many times the rounding of one number violations of positions may have [n], in terms of `apart`.
-
-        Parameters
-        ----------
-        farthest : float
-            From the world's origin (m), of any body.
-        largest : float
-            Of the coordinates that gears tie (rad, m).
-        """
-        geared, ratios, offsets, reciprocals = self._of_rounding
-        found: Floats = 1.0 + np.where(geared, ratios * largest + offsets, farthest * reciprocals)
-        return found
-
-    @functools.cached_property
-    def _of_rounding(self) -> tuple[npt.NDArray[np.bool_], Floats, Floats, Floats]:
-        """Which of the loops are gears; what `roundings` have of coordinates, of neither, of distances (1/m) [n]."""
-        table = self._loop_table
-        factors = np.abs(table.factors) / table.lengths[:, None]
-        return table.turns == GEARED, factors[:, :2].sum(axis=1), factors[:, 2], 1.0 / table.lengths
+        units = np.stack((table.scales, lengths), axis=1)
+        factors, geared = np.abs(table.factors) / table.lengths[:, None], table.turns == GEARED
+        by_coordinates, by_neither = np.where(geared, (factors[:, :2].sum(axis=1), factors[:, 2]), 0.0)
+        roundings = np.stack((by_coordinates, by_neither, np.where(geared, 0.0, 1.0 / table.lengths)), axis=1)
+        return MeasuredLoops(
+            rows_of(loops),
+            rows_of([(*place_of(motions), *strides[::-1])]),
+            rows_of(windings),
+            units.ravel(),
+            roundings.ravel(),
+        )
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `JointLoads.joints_and_loops`."""
@@ -470,11 +459,6 @@ class Loops:
         """Whether springs act along any angles."""
         return len(self._winding[0]) > 0
 
-    def count_turns(self) -> None:
-        """Take angles from here on nearest to those just measured."""
-        loop, freedom = self._winding
-        self._drives.reshape(-1, 6, DRIVE)[loop, freedom, WOUND] = self._measured[loop, ENERGY + 2 + freedom]
-
     @property
     def wound(self) -> dict[int, list[float]]:
         """Angles from rest (rad), turns counted, of the freedoms of loops that this interval tells, by number."""
@@ -489,10 +473,6 @@ class Loops:
         for k in np.unique(loop).tolist():
             if (given := angles.get(int(self.numbers[k]))) is not None:
                 self._drives.reshape(-1, 6, DRIVE)[k, freedom[loop == k], WOUND] = given
-
-    def farthest(self) -> float:
-        """How far a step that carries an end is from the world's origin (m), as last measured."""
-        return float(np.abs(self._motions[:, 9:12]).max())
 
     @property
     def numbers(self) -> Integers:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.closing import is_singular, see_step
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import absolute, extract, insert, largest, load, sqrt, store, zero_lanes
@@ -53,7 +54,7 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
     OUTCOME, ALL_COUNTS,
 ) = range(15)  # fmt: skip
 NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
-GOING_ON, BROKEN, UNDERFLOW = range(3)  # outcomes
+GOING_ON, BROKEN, UNDERFLOW, OPEN = range(4)  # outcomes; the last: of a step whose loops can't be closed
 LONGEST = 64  # steps of a call at the most
 FACTS = 5  # numbers of which ranks need the largest: error, failure, and three bits that are asked for
 
@@ -84,6 +85,9 @@ class MarchPlan(NamedTuple):
     states: Floats  # [2 * stride]
     rates: Floats  # [rows * stride]
     state: Floats  # [stride]: of a stage
+    closing: Integers  # table of `dynamics.closing.Closing`, and where `close_loops` is; 0: closed otherwise, or not
+    close: int
+    seen: Floats
     held: Floats  # [nu], or none: forces on joints; and what else has power
     torque: Floats
     damping: Floats
@@ -338,12 +342,26 @@ def _increment(plan, k):
 
 
 @kernel
+def _close(plan):
+    """Close the loops where a step has ended; gives whether to go on: none is singular ahead."""
+    p = read(plan, PLAN)
+    state, c = span(p.states, p.counts[NOW] * p.stride, p.n), p.counts
+    if not call_at(p.close, (p.closing, span(state, 0, p.nq), span(state, p.nq, p.nu), np.int64(0))):
+        c[OUTCOME] = OPEN
+        return False
+    if p.fixed != 0:
+        return True
+    see_step(p.seen, abs(p.sizes[c[ACCEPTED] - 1]))
+    return not is_singular(p.seen, p.numbers[STEP])
+
+
+@kernel
 def march(plan):
     """Take steps towards a time, until something has to be done between two of them.
 
-    That is: the time, or that of the pause, is reached; there were as many steps or evaluations as were asked for; or a
-    step broke. All that is asked for, and what was done, stands in `numbers` and `counts`. One step is taken at least,
-    unless it broke.
+    That is: the time, or that of the pause, is reached; there were as many steps or evaluations as were asked for; a
+    step broke, or its loops can't be closed, or are singular ahead. All that is asked for, and what was done, stands in
+    `numbers` and `counts`. One step is taken at least, unless it broke.
     """
     p = read(plan, PLAN)
     s, c = p.numbers, p.counts
@@ -379,6 +397,8 @@ def march(plan):
         before = c[ACCEPTED]
         conclude(plan)
         if c[OUTCOME] != GOING_ON:
+            return
+        if p.close != 0 and c[ACCEPTED] > before and not _close(plan):
             return
         if c[ACCEPTED] == before:
             if before > 0 and attempts >= c[MOST]:

@@ -21,18 +21,13 @@ from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.closure.jacobian import ROOM_OF_ROUNDING
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.loops import ROUNDING
-from mpimbs.parallel.agreement import largest_magnitudes, on_root
+from mpimbs.dynamics import closing as c
+from mpimbs.loops.apart import ROUNDING
+from mpimbs.parallel.agreement import on_root
 from mpimbs.stepping.settings import NONE, POSITIONS, VELOCITIES
 
 KINDS = (POSITIONS, VELOCITIES)  # columns of violations
-# Over singular positions:
-FADING = 0.98  # of the usual step, from one to the next
-COLLAPSED = 0.1  # of the usual step: less is suspicious
-SINGULAR = 100.0  # how much more than usual violations are amplified
 LEFT = 1e-4  # of the speeds: should closing loops change more, it was no singular position, but a near one
-FORGOTTEN = 0.02  # of what was usual, at each step
-SMALLEST = np.finfo(float).tiny
 TOLERANCE = 1e-9  # rad, and of the size of a loop: how far positions to begin with may be from closed
 
 
@@ -86,16 +81,16 @@ class Projection:
     Attributes
     ----------
     loops : ClosedLoops
-    seconds : dict of str to float
-        Wall time by phase of its evaluations, and that of all (s).
     """
 
     def __init__(self, dynamics: Dynamics, kind: str, stabilisation: float | None = None) -> None:
         assert dynamics.loops is not None
         self._dynamics, self.kind, self.loops = dynamics, kind, dynamics.loops
         self._names = [loop.name for loop in dynamics.system.loops]
-        self._seen, self._changed = ProjectionState(), 0.0
-        self.seconds: dict[str, float] = {}
+        self._state, self._seconds = ProjectionState(), dict[str, float]()
+        self._seen = seen = self.loops.seen
+        seen[: c.SWEPT], seen[c.AMPLIFIED] = 0.0, 1.0
+        seen[c.KIND] = {NONE: c.LEFT_OPEN, VELOCITIES: c.IN_SPEEDS, POSITIONS: c.IN_PLACES}[kind]
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
         self.loops.warned = True  # a run tells by itself how far it opens them
@@ -113,7 +108,7 @@ class Projection:
             self.loops.count_turns(q, u)
             return q, u
         closed_q, closed_u = closed(self._dynamics, q, u)
-        self._seen.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
+        self._state.moved = moved(self._dynamics, (q, u), (closed_q, closed_u))
         self.loops.count_turns(closed_q, closed_u)
         return closed_q, closed_u
 
@@ -135,58 +130,45 @@ class Projection:
         SimulationError
             On all ranks: Newton's method does not converge, or speeds are no longer finite.
         """
-        self.loops.count_turns(q, u)
+        q, u = q.copy(), u.copy()
         if self.kind == NONE:
+            self.loops.count_turns(q, u)
             return q, u
         with self._timed():
-            violations, parted = self.loops.apart(q, u, checked=True)
-            self._take(self._seen.left, violations)
-            before, speeds = u, parted.max(axis=0)[1]
-            q, u = self._closed(q, u, parted)
-            if u is not before:
-                unit = self._dynamics.divided.units[1]
-                most, change = largest_magnitudes(self._dynamics.comm, u / unit, (u - before) / unit)
-                if not np.isfinite(most):
-                    raise SimulationError(
-                        "closing the loops leaves speeds that are no longer finite; likely cause: a load that grows "
-                        "without bound"
-                    )
-                self._see_amplified(speeds, most, change)
+            self.loops.close(q, u)
         return q, u
 
     def closed(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give a state within a step closed as its end is; what steps leave is not counted by it. Raises as a call."""
-        if self.kind == NONE:
-            return q, u
-        with self._timed():
-            return self._closed(q, u, self.loops.apart(q, u, checked=True)[1])
-
-    def _closed(self, q: Floats, u: Floats, parted: Floats) -> tuple[Floats, Floats]:
-        places, speeds = parted.max(axis=0)
-        moves = self.kind == POSITIONS and places > ROUNDING
-        if moves:
-            q = self.loops.close_places(q, parted[:, 0], checked=True)
-        return q, self.loops.close_speeds(q, u, checked=True) if moves or speeds > 0.0 else u
+        q, u = q.copy(), u.copy()
+        if self.kind != NONE:
+            with self._timed():
+                self.loops.close(q, u, within=True)
+        return q, u
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Count the wall time spent, and that of the phases of its evaluations."""
+        """Count the wall time spent, and that of the phases of its evaluations, where compiled code does not."""
+        if self.loops.compiled is not None:
+            yield
+            return
         began, before = time.perf_counter(), self._dynamics.derivative.seconds()
         yield
         spent = {"projection": time.perf_counter() - began}
         spent |= {name: value - before[name] for name, value in self._dynamics.derivative.seconds().items()}
-        self.seconds = {name: self.seconds.get(name, 0.0) + value for name, value in spent.items()}
+        self._seconds = {name: self._seconds.get(name, 0.0) + value for name, value in spent.items()}
 
-    def _see_amplified(self, violation: float, most: float, change: float) -> None:
-        """See what a violation of velocities became as a change of speeds, of which the largest is `most`."""
-        ratio = change / max(violation, ROUNDING * most, SMALLEST)
-        seen, self._changed = self._seen, change / max(most, SMALLEST)
-        seen.amplified = ratio / seen.usual if seen.usual else 1.0
-        seen.usual = seen.usual ** (1 - FORGOTTEN) * ratio**FORGOTTEN if seen.usual else ratio
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall time by phase of its evaluations, and that of all (s)."""
+        if self.loops.compiled is None:
+            return self._seconds
+        motion, inward, coupling, outward, spent = self.loops.spent.tolist()
+        return {"projection": spent, "sweep": motion + inward + outward, "coupling": coupling, "communication": 0.0}
 
     def took(self, step: float) -> None:
         """A step of some size (s) was taken."""
-        self._seen.usual_step = max(step, FADING * self._seen.usual_step)
+        c.see_step(self._seen, step)
 
     def step_over(self, step: float) -> float:
         """Give the size of a step (s) over a singular position, if the next one should be; else 0.
@@ -194,24 +176,20 @@ class Projection:
         Near it rounding, amplified, counts as error, the more the smaller the steps are; they would never pass it. What
         a usual step leaves is open loops, which are closed behind the singular position.
         """
-        singular = step < COLLAPSED * self._seen.usual_step and self._seen.amplified > SINGULAR
-        return self._seen.usual_step if singular else 0.0
+        return float(self._seen[c.USUAL_STEP]) if c.is_singular(self._seen, step) else 0.0
 
     @property
     def left_too_much(self) -> bool:
         """Whether the last step has left more to change than one over a singular position does."""
-        return self._changed > LEFT
+        return bool(self._seen[c.CHANGED] > LEFT)
 
     def stay_small(self, step: float) -> None:
         """Let no step be taken over anything until they are much smaller than this one (s)."""
-        self._seen.usual_step = step
+        self._seen[c.USUAL_STEP] = step
 
     def sampled(self, violations: Floats) -> None:
         """Take how far loops are from closed in a sample [loops, 2]."""
-        self._take(self._seen.sampled, violations)
-
-    def _take(self, worst: Violations, violations: Floats) -> None:
-        """Take violations [loops, 2]."""
+        worst = self._state.sampled
         for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
             if value > worst[kind][0]:
                 worst[kind] = float(value), self._names[number]
@@ -219,11 +197,19 @@ class Projection:
     @property
     def state(self) -> ProjectionState:
         """The findings so far; all ranks ask together."""
-        return replace(deepcopy(self._seen), evaluations=self.loops.evaluations, wound=self.loops.wound)
+        seen, found = self._seen.tolist(), deepcopy(self._state)
+        for kind, most, loop in zip(KINDS, seen[c.PLACES_LEFT :], seen[c.PLACES_OF :], strict=False):
+            found.left[kind] = most, self._names[int(loop)] if most else ""
+        found.amplified, found.usual, found.usual_step = seen[c.AMPLIFIED], seen[c.USUAL], seen[c.USUAL_STEP]
+        return replace(found, evaluations=self.loops.evaluations, wound=self.loops.wound)
 
     def go_on(self, state: ProjectionState) -> None:
         """Go on from that of another one."""
-        self._seen = deepcopy(state)
+        self._state, seen = deepcopy(state), self._seen
+        for k, kind in enumerate(KINDS):
+            most, name = state.left[kind]
+            seen[c.PLACES_LEFT + k], seen[c.PLACES_OF + k] = most, self._names.index(name) if name else 0
+        seen[[c.AMPLIFIED, c.USUAL, c.USUAL_STEP]] = state.amplified, state.usual, state.usual_step
         self.loops.evaluations = state.evaluations
         self.loops.wind(state.wound)
 
@@ -276,7 +262,7 @@ def moved(dynamics: Dynamics, before: tuple[Floats, Floats], after: tuple[Floats
         change, rounding = np.abs(new - old), np.abs(new) / unit * ROUNDING
         mine: tuple[float, float, str] = (-1.0, 0.0, "")
         if len(change):
-            share = change / unit / (TOLERANCE * size + ROOM_OF_ROUNDING * rounding + SMALLEST)
+            share = change / unit / (TOLERANCE * size + ROOM_OF_ROUNDING * rounding + c.SMALLEST)
             k = int(np.argmax(share))
             mine = float(share[k]), float(change[k]), subchain.name_of(np.searchsorted(offset, k, side="right") - 1)
         share_of_all, amount, body = max(dynamics.comm.allgather(mine))

@@ -20,6 +20,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
@@ -73,6 +74,13 @@ class RungeKutta(Integrator):
         if self._acting is not None:
             own |= {"power": self._acting.find_power(), "clock": self._acting.time}
         own |= {"grip": self.grip, "acting": np.zeros(nu if self._power.grips else 0)}
+        # Loops that compiled steps close, and those that the last call has closed.
+        self._closes: ClosedLoops | None = None
+        self._closed: ClosedLoops | None = None
+        loops = dynamics.loops
+        if compiled is not None and loops is not None and (closing := loops.compiled) is not None:
+            self._closes = loops
+            own |= {"close": closing[0], "closing": closing[1].data, "seen": loops.seen}
         self._own = StageSteps(
             name, given.accuracy, self._begin_state, self._nq, nu, steps[steps[:, TURN] == 4, FIRST_Q], **own
         )
@@ -81,7 +89,8 @@ class RungeKutta(Integrator):
         self._taken, self._retried = (0, 0) if memory is None else (memory.steps, memory.rejected)
         self._completed = np.nan  # when the step ended whose rates behind those of its stages are there
         # What Python raises ends the first step of a call: it is called no more.
-        waits = compiled is None or dynamics.loops is not None or (self._acting is not None and self._acting.asks)
+        waits = compiled is None or (self._acting is not None and self._acting.asks)
+        waits |= dynamics.loops is not None and self._closes is None
         several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
         self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
@@ -152,11 +161,11 @@ class RungeKutta(Integrator):
         if over:
             own.step, c[m.REGARDLESS] = over, 1  # whatever error is estimated
         self._broke.begin()
-        self._try(target, pause, most)
+        self._try(target, pause, 1 if over else most)
         c[m.REGARDLESS] = 0
         accepted, broken = int(c[m.ACCEPTED]), c[m.OUTCOME] == m.BROKEN
         self._taken, self._retried = self._taken + accepted, self._retried + int(c[m.REJECTED])
-        stuck = self._constrain(self._state) if accepted else None
+        stuck = self._stuck() if accepted else None
         if over and closing is not None and (not accepted or stuck is not None or closing.left_too_much):
             self._take_back(accepted)
             closing.stay_small(step)
@@ -179,6 +188,12 @@ class RungeKutta(Integrator):
             self._note(target)
         return own.time == target
 
+    def _stuck(self) -> SimulationError | None:
+        """Constrain the state after the step just taken, if that was not done; gives why it can't be."""
+        if self._closed is None:
+            return self._constrain(self._state)
+        return self._closed.why_open() if self._own.counts[m.OUTCOME] == m.OPEN else None
+
     def _take_back(self, accepted: int) -> None:
         if accepted:
             self._own.undo()
@@ -190,7 +205,7 @@ class RungeKutta(Integrator):
         """Note the sizes of steps that were taken, negative of one that the time ahead has shortened."""
         sizes, probe, closing = self._own.sizes, self._probe, self._projection
         cut = sizes[-1] < 0.0
-        if closing is not None:
+        if closing is not None and self._closed is None:
             closing.took(abs(sizes[-1]))
         if probe is None:
             self.sizes.take(sizes)
@@ -228,6 +243,7 @@ class RungeKutta(Integrator):
             before = 0.0 if acting is None else evaluation.acting_messages
             with self._quiet():  # for functions of Python's
                 m.march(own.plan)
+            self._closed = self._closes
             dynamics.derivative.evaluations += int(c[m.EVALUATED])
             if matrix is not None:
                 matrix.saw(int(c[m.BEGUN]))
@@ -236,6 +252,7 @@ class RungeKutta(Integrator):
                 evaluation.count_messages(before)
                 self._hear(acting)
         else:
+            self._closed = None
             with self._quiet():
                 rejected = self._by_stages(target)
                 while not c[m.ACCEPTED] and c[m.OUTCOME] == m.GOING_ON:
@@ -338,8 +355,7 @@ class RungeKutta(Integrator):
             own.step, c[m.REGARDLESS] = step, 0
             self.requests |= asked
             self._examine(not c[m.ACCEPTED], began, moment - began)
-            stuck = self._constrain(self._state)
-            if stuck is not None:
+            if (stuck := self._stuck()) is not None:
                 raise SimulationError(f"t = {self.time:g} s: {stuck}")
         return search.passed
 

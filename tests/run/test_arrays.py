@@ -85,7 +85,8 @@ OF_LOOPS: dict[str, Call] = {
 # What gives no arrays; what gives arrays that it was given, or writes into them; what is made once, for the package.
 NONE = {
     *("close", "derivative"),
-    *("actuated", "apart", "count_turns", "dropped", "opened", "power", "refine", "roundings"),
+    *("actuated", "apart", "compiled", "count_turns", "dropped", "evaluations", "opened", "power", "refine"),
+    *("roundings", "seen", "why_open"),
     *("spring_energy", "stabilise", "warn_of_open", "wind", "winds", "wound"),  # lists, words, one array
     *(
         f"derivative.{name}"

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.model import Joint, System, system_from
 from mpimbs.parallel.agreement import first_ranks
 from mpimbs.run.restart import restart
@@ -167,14 +168,41 @@ def test_speeds_beyond_all_numbers_are_told(comm: MPI.Comm) -> None:
             projection(q, u + 1e200 * np.arange(1, 1 + len(u)))
 
 
-def test_a_step_whose_loops_do_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(self: Projection, q: Any, u: Any) -> Any:
-        raise SimulationError("the ends of loop 'pin_0' stay 1 apart")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_step_whose_loops_do_not_close(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+    """One far too long, which is tried again shorter where it may be."""
+    if not compiled:
+        monkeypatch.setattr(ClosedLoops, "compiled", None)
+    told = r"t = 0 s, step 5 s: the loops don't close: the ends of loop 'joint5' stay .* apart"
+    with pytest.raises(SimulationError, match=told):
+        simulate("five_bar", 50, dt=5.0, integrator="rk4", comm=MPI.COMM_SELF)
 
-    monkeypatch.setattr(Projection, "__call__", refuses)
-    for settings in ({"dt": 0.05}, {}):
-        with pytest.raises(SimulationError, match=r"t = 0 s, step .*: the ends of loop 'pin_0' stay 1 apart"):
-            simulate("four_bar:1", 0.1, **settings)
+
+def sprung() -> System:
+    """A mechanism beside which a spring between two of its bodies acts, and friction in a joint."""
+    system = system_from("five_bar")
+    first, last = system.contents.name_of(0), system.contents.name_of(system.n_bodies - 1)
+    system.add_spring(name="s", bodies=(first, last), positions=((0, 0, 0),) * 2, stiffness=3.0, rest=0.1, damping=0.1)
+    return system
+
+
+@pytest.mark.parametrize("model", ["four_bar:5", "five_bar", "tree of loops", "sprung", "wheel"])
+@pytest.mark.parametrize("projection", ["positions", "velocities", "none"])
+def test_compiled_steps_close_loops_as_others(monkeypatch: pytest.MonkeyPatch, model: str, projection: str) -> None:
+    """Many in a call, through singular positions too, and from what is seen there."""
+    made = {"sprung": sprung, "wheel": wheel, "tree of loops": lambda: system_from("track:6")}
+    system = made.get(model, lambda: system_from(model))()
+    settings: dict[str, Any] = {"every": 0.25, "rtol": 1e-9, "projection": projection, "comm": MPI.COMM_SELF}
+    fast = simulate(system, 1.5, **settings)
+    monkeypatch.setattr(ClosedLoops, "compiled", None)
+    slow = simulate(system, 1.5, **settings)
+    assert (fast.steps, fast.rejected, fast.evaluations) == (slow.steps, slow.rejected, slow.evaluations)
+    assert_close("q", fast.q, slow.q, "runs", scale=1.0)
+    for name in ("evaluations", "moved"):
+        assert fast.loops[name] == slow.loops[name]
+    for name in ("left", "sampled"):
+        for kind, (value, _) in fast.loops[name].items():
+            assert value == pytest.approx(slow.loops[name][kind][0], rel=1e-6, abs=1e-13)
 
 
 def wheel(more: bool = False) -> System:

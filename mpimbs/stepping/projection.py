@@ -199,17 +199,15 @@ class Projection:
         """The findings so far; all ranks ask together."""
         seen, found = self._seen.tolist(), deepcopy(self._state)
         for kind, most, loop in zip(KINDS, seen[c.PLACES_LEFT :], seen[c.PLACES_OF :], strict=False):
-            found.left[kind] = most, self._names[int(loop)] if most else ""
+            if most > found.left[kind][0]:  # than those that were left before this took over
+                found.left[kind] = most, self._names[int(loop)]
         found.amplified, found.usual, found.usual_step = seen[c.AMPLIFIED], seen[c.USUAL], seen[c.USUAL_STEP]
         return replace(found, evaluations=self.loops.evaluations, wound=self.loops.wound)
 
     def go_on(self, state: ProjectionState) -> None:
         """Go on from that of another one."""
-        self._state, seen = deepcopy(state), self._seen
-        for k, kind in enumerate(KINDS):
-            most, name = state.left[kind]
-            seen[c.PLACES_LEFT + k], seen[c.PLACES_OF + k] = most, self._names.index(name) if name else 0
-        seen[[c.AMPLIFIED, c.USUAL, c.USUAL_STEP]] = state.amplified, state.usual, state.usual_step
+        self._state = deepcopy(state)
+        self._seen[[c.AMPLIFIED, c.USUAL, c.USUAL_STEP]] = state.amplified, state.usual, state.usual_step
         self.loops.evaluations = state.evaluations
         self.loops.wind(state.wound)
 

@@ -157,6 +157,11 @@ class DirectCoupling:
         return {}
 
     @property
+    def clock(self) -> Floats:
+        """Where time spent in messages is counted [1] (s)."""
+        return self._of_messages.clock
+
+    @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
         return self._of_messages.seconds

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.remote_ends import place_ends
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import FloatItem, Rows, assign, borrowed, read, schema
+from mpimbs.kernels.memory import FloatItem, Rows, assign, borrowed, read, schema, span, sum_at
 from mpimbs.kernels.widths import with_constants
 from mpimbs.loops.apart import ROUNDING, count_turns, farthest_end, measure_apart, round_places
-from mpimbs.parallel.native import clock
+from mpimbs.parallel.native import Channel, all_largest, clock
 from mpimbs.parts.entries import displace
 from mpimbs.sweep.structure import Structure
 
@@ -38,7 +39,7 @@ SMALLEST = np.finfo(float).tiny
     KIND, FAILED, PLACES_LEFT, SPEEDS_LEFT, PLACES_OF, SPEEDS_OF, AMPLIFIED, USUAL, USUAL_STEP, CHANGED, SWEPT,
     ALL_SEEN,
 ) = range(12)  # fmt: skip
-LEFT_OPEN, IN_SPEEDS, IN_PLACES = range(3)  # kinds
+UNWATCHED, LEFT_OPEN, IN_SPEEDS, IN_PLACES = range(4)  # kinds: the second counts turns
 APART, NOT_FINITE, STOPPED = range(1, 4)  # why: it does not converge; speeds are no longer finite; Python has raised
 _AIM = FloatItem(0)
 
@@ -166,6 +167,8 @@ def close_state(rounded, places, change, p, q, u):
 @kernel(inline=True)
 def close_step(measure, state, sizes, p, q, u):
     """Close the state after a step, which is written, and see what the step has left; say whether it can be."""
+    if p.seen[KIND] == UNWATCHED:
+        return True
     measure(p, q, u)
     count_turns(p.measured)
     if p.seen[KIND] == LEFT_OPEN:
@@ -201,26 +204,59 @@ class CompiledClosing(NamedTuple):
     move: Floats  # [nu], [nq]: rooms
     rates: Floats
     unit: Floats  # [nu]: of speeds
-    laps: Floats  # [PHASES]: of evaluations (s), and how much of them was spent on closing; behind these, all of it
-    spent: Floats
+    laps: Floats  # [PHASES]: of evaluations (s)
+    scan_clocks: Integers  # addresses of the time that messages have taken in these, by what sends them
+    coupling_clocks: Integers
+    spent: Floats  # [PHASES + 3], written: how much of all these was spent on closing, and all of that
+    remote: Integers  # table of `remote_ends.RemotePlan`; empty where nothing is elsewhere
+    alone: int  # whether there is no other rank
+    channel: Channel
+    room: Floats  # [4 * loops]
+    sizes: Floats  # [2]
 
 
 _COMPILED = schema(CompiledClosing)
 
 
+@kernel(inline=True)
+def _larger(most, size):
+    """The larger of two sizes, infinite where one is not a number."""
+    return max(most, size) if size < np.inf else np.inf
+
+
+@kernel
+def _greatest(c, numbers):
+    """Find the greatest of each number among all ranks, of which none may be NaN."""
+    if c.alone == 0:
+        room = span(c.room, 0, numbers.size)
+        assign(room, numbers)
+        all_largest(c.channel, room, numbers)
+
+
 @kernel
 def _measure(p, q, u):
     c = read(p.compiled, _COMPILED)
+    if c.remote.size > 0:
+        place_ends(c.remote, q, u)
     call_at(c.measure, (c.part, q, u, np.int64(0)))
+    for i in range(p.found.size):
+        p.found[i] = 0.0
     measure_apart(p.measured, p.found)
+    _greatest(c, p.found)
 
 
 @kernel
 def _rounded(p, q):
-    largest = 0.0
+    c, largest = read(p.compiled, _COMPILED), 0.0
     for i in range(q.size):
-        largest = max(largest, abs(q[i]))
-    round_places(p.measured, farthest_end(p.measured), largest, p.rounding)
+        largest = _larger(largest, abs(q[i]))
+    ends = span(c.sizes, 0, 2)
+    ends[0], ends[1] = farthest_end(p.measured), largest
+    _greatest(c, ends)
+    for i in range(p.rounding.size):
+        p.rounding[i] = 0.0
+    round_places(p.measured, ends[0], ends[1], p.rounding)
+    _greatest(c, p.rounding)
 
 
 @kernel
@@ -252,13 +288,15 @@ def _displace(p, share, q):
 @kernel
 def _sizes(p, u):
     """The largest speed, and the largest change of one since `p.u`, in units of these; infinite where one is none."""
-    unit = read(p.compiled, _COMPILED.unit)
-    most = change = 0.0
+    c = read(p.compiled, _COMPILED)
+    unit, most, change = c.unit, 0.0, 0.0
     for i in range(u.size):
-        size, changed = abs(u[i] / unit[i]), abs((u[i] - p.u[i]) / unit[i])
-        most = size if size > most else most if size < np.inf else np.inf
-        change = changed if changed > change else change if changed < np.inf else np.inf
-    return most, change
+        most = _larger(most, abs(u[i] / unit[i]))
+        change = _larger(change, abs((u[i] - p.u[i]) / unit[i]))
+    ends = span(c.sizes, 0, 2)
+    ends[0], ends[1] = most, change
+    _greatest(c, ends)
+    return ends[0], ends[1]
 
 
 _close_places = with_constants(close_places, "places_closed", measure=_measure, change=_change, displace=_displace)
@@ -267,19 +305,26 @@ _close_step = with_constants(close_step, "step_closed", measure=_measure, state=
 
 
 @kernel
+def _note_times(c, sign):
+    """Add the times of evaluations so far to what was spent, or take them away."""
+    for k in range(c.laps.size):
+        c.spent[k] += sign * c.laps[k]
+    c.spent[c.laps.size] += sign * sum_at(c.scan_clocks)
+    c.spent[c.laps.size + 1] += sign * sum_at(c.coupling_clocks)
+
+
+@kernel
 def close_loops(closing, q, u, within):
     """Close a state after a step, or `within` one, which is not counted: see `close_step`."""
     p, q, u = read(closing, CLOSING), borrowed(q), borrowed(u)
     c = read(p.compiled, _COMPILED)
     began = clock()
-    for k in range(c.laps.size):
-        c.spent[k] -= c.laps[k]
+    _note_times(c, -1.0)
     if within != 0:
         _measure(p, q, u)
-        done = _close_state(p, q, u) if p.seen[KIND] != LEFT_OPEN else True
+        done = _close_state(p, q, u)
     else:
         done = _close_step(p, q, u)
-    for k in range(c.laps.size):
-        c.spent[k] += c.laps[k]
-    c.spent[c.laps.size] += clock() - began
+    _note_times(c, 1.0)
+    c.spent[c.laps.size + 2] += clock() - began
     return done

@@ -41,12 +41,13 @@ def compile_evaluations(dynamics: Dynamics, loads: bool = False, sampled: bool =
 
 def _compile(divided: DividedSystem, loads: bool = False, sampled: bool = False, checked: bool = False) -> None:
     comm = divided.comm
-    mine = (divided.kernels, divided.subchains.width, divided.evaluation.in_phases, bool(divided.system.loops))
+    evaluation, loops = divided.evaluation, bool(divided.system.loops)
+    mine = (divided.kernels, divided.subchains.width, evaluation.in_phases, loops, evaluation.placed)
     kinds = sorted(set(comm.allgather(mine)))  # ranks of few bodies have other lanes
 
     def action() -> None:
-        for kernels, lanes, staged, loops in kinds:
-            compile_kernels(kernels, lanes, staged, loads, sampled, loops, checked)
+        for kernels, lanes, staged, loops, placed in kinds:
+            compile_kernels(kernels, lanes, staged, loads, sampled, loops, checked, placed)
 
     first_on_node(comm, action)
     divided.external.compile()
@@ -63,6 +64,7 @@ def compile_kernels(
     sampled: bool = False,
     loops: bool = False,
     checked: bool = False,
+    placed: bool = False,
 ) -> None:
     """Compile, or load from the cache, the kernels of evaluations with so many lanes; no communication.
 
@@ -80,6 +82,8 @@ def compile_kernels(
         What closes loops too.
     checked : bool
         As for `compile_evaluations`.
+    placed : bool
+        What brings motions of elsewhere to loops too.
     """
     in_lanes = f"rope:{2 * tuned().least_lane * lanes}"
     system = system_from(f"tree:2:{lanes + 1}" if "intervals" in kernels else in_lanes)
@@ -93,6 +97,7 @@ def compile_kernels(
         system.add_spring(name="spring", bodies=ends, positions=((0, 0, 0), (1, 1, 1)), damping=1.0)
     with closing(_made(kernels, system.contents, lanes)) as alone:
         q, u = alone.subchain.q, alone.subchain.u
+        alone.divided.evaluation.placed = placed
         if alone.loops is not None:
             alone.loops.warned = True  # what it is asked for is no user's
         for t in (0.0, 1.0) if iterated else (0.0,):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from mpimbs.base.arrays import Floats
+from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError, SimulationError
 from mpimbs.coupling import Coupling
+from mpimbs.coupling.base import DirectCoupling
 from mpimbs.dynamics.pipeline import (
     COUPLING,
     EVALUATE,
@@ -27,78 +27,18 @@ from mpimbs.dynamics.pipeline import (
     Rank,
     evaluate_loaded,
 )
+from mpimbs.dynamics.remote_ends import RemoteEnds, place_ends
+from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.checked import CHECKED
-from mpimbs.kernels.memory import Table
-from mpimbs.loops.loops import Loops
-from mpimbs.parallel.exchange import Exchange
+from mpimbs.kernels.memory import Table, addresses_of
 from mpimbs.parallel.scan import Scan
+from mpimbs.parts.boundary import Scans
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import Part
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.structure import BOUNDARY, TURNING
-
-
-class RemoteEnds:
-    """Brings motions of bodies at which loops end to where the loops' other ends are; all ranks make and call it.
-
-    An end whose other one no rank has gets its own motion: so the share of one rank among many is timed.
-
-    Parameters
-    ----------
-    comm : MPI.Comm
-        The caller's own communicator; it must outlive this.
-    part : Intervals
-        That of this rank, of a system with loops.
-    """
-
-    def __init__(self, comm: MPI.Comm, part: Intervals) -> None:
-        mine = [(int(loops.numbers[at]), loops, at) for loops in part.loops for at in loops.far.tolist()]
-        mine.sort(key=lambda entry: entry[0])
-        of_ranks: list[list[int]] = comm.allgather([number for number, _, _ in mine])
-        self.any = any(of_ranks)  # whether there is any such loop, on whichever rank
-        where: dict[int, list[int]] = {}
-        for rank, numbers in enumerate(of_ranks):
-            for number in numbers:
-                where.setdefault(number, []).append(rank)
-        self._here: list[tuple[tuple[Loops, int], tuple[Loops, int]]] = []  # an end, and that whose motion it gets
-        self._others: dict[int, list[tuple[Loops, int]]] = {}
-        waiting: dict[int, tuple[Loops, int]] = {}
-        for number, loops, at in mine:
-            owners = where[number]
-            if owners[0] != owners[-1]:
-                self._others.setdefault(sum(owners) - comm.rank, []).append((loops, at))
-            elif number in waiting:
-                left, right = waiting.pop(number), (loops, at)
-                self._here += [(left, right), (right, left)]
-            else:
-                waiting[number] = loops, at
-        self._here += [(end, end) for end in waiting.values()]
-        sizes = {rank: BOUNDARY * len(ends) for rank, ends in sorted(self._others.items())}
-        self._exchange = Exchange(comm, sizes, sizes)
-
-    def __call__(self) -> None:
-        """Bring them: after the motions of this rank's steps were found."""
-        for (loops, at), (other, there) in self._here:
-            loops.place_far(at, other.near_motion(there))
-        ends = self._in_sequence()
-        self._exchange.to_others[:] = np.concatenate([np.zeros(0), *(loops.near_motion(at) for loops, at in ends)])
-        self._exchange()
-        for (loops, at), motion in zip(ends, self._exchange.from_others.reshape(-1, BOUNDARY), strict=True):
-            loops.place_far(at, motion)
-
-    def _in_sequence(self) -> Sequence[tuple[Loops, int]]:
-        return [end for _, ends in sorted(self._others.items()) for end in ends]
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return self._exchange.seconds
-
-    def close(self) -> None:
-        """Free what MPI holds, before the communicator is."""
-        self._exchange.close()
 
 
 class Acted(NamedTuple):
@@ -140,7 +80,7 @@ class Evaluation:
     laps : array [PHASES]
         Time spent in each so far (s).
     placed : bool
-        Whether the motions of what loops need of elsewhere are to be found first (`place_loops`).
+        Whether the motions of what loops need of elsewhere are to be found first (`remote_ends.place_ends`).
     """
 
     def __init__(
@@ -158,7 +98,7 @@ class Evaluation:
         self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
         self._turns = Scan(comm, subchain.nothing_before(TURNING))
         self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
-        self._motion_messages = 0.0  # s: of the scan of motions, of springs and loops between ranks, in evaluations
+        self._messages = np.zeros(1)  # s: of the scan of motions, of springs and loops between ranks, in evaluations
         self._solve = coupling.solve
         self._root, self.laps = root, np.zeros(PHASES)
         rank = Rank(
@@ -174,50 +114,94 @@ class Evaluation:
             nu=subchain.nu,
         )
         self._table = Table(rank)
-        self.rank = self._table.data
-        self.whole, self._phases = EVALUATE[name][part.width], RUN_PHASES[name][part.width]
-        self._measure = MEASURE[part.width]
+        self._phases, self._measure = RUN_PHASES[name][part.width], MEASURE[part.width]
         self._remote_ends = RemoteEnds(comm, part) if isinstance(part, Intervals) and part.has_loops else None
         # Where loops end elsewhere, or bodies hang on others elsewhere, the motions of these are needed.
         hangs = isinstance(part, Intervals) and part.hangs
         self.placed = self._remote_ends is not None and (self._remote_ends.any or hangs)
-        self.in_phases = external.any or self._solve is not None or self.placed
+        self.in_phases = external.any or self._solve is not None
         self.no_tau = np.zeros(0)
         self._name = name
+
+    @functools.cached_property
+    def whole(self) -> Any:
+        return evaluate_loaded if self.placed else EVALUATE[self._name][self._part.width]
+
+    @functools.cached_property
+    def _whole_table(self) -> Table:
+        return self._loaded(None) if self.placed else self._table
+
+    @functools.cached_property
+    def rank(self) -> Integers:
+        """The first argument of `whole`."""
+        return self._whole_table.data
+
+    def _loaded(self, acting: ActingAtOnce | None) -> Table:
+        """Give what `evaluate_loaded` is given, to have something act at once, or nothing."""
+        q, u, none = np.empty(self._subchain.nq), np.empty(self._subchain.nu), np.zeros(0, np.int64)
+        phases = address_of(self._phases, self._table.data, MOTION, INWARD, q, u, self.no_tau, u, q)
+        wrenches, rooms, numbers = np.zeros(0), none, none
+        if acting is not None and self._external.wrenches:
+            taken, wrenches = self._part.set_wrenches, self._subchain.wrenches
+            rooms, numbers = taken.rooms, taken.numbers
+        return Table(
+            LoadedPlan(
+                self._table.data, phases, none if self._placing is None else self._placing.data,
+                none if acting is None else acting.plan, np.zeros(self._part.whole.nu if acting is not None else 0),
+                wrenches, rooms, numbers, addresses_of(self._clocks), self._messages,
+            )
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _clocks(self) -> list[Floats]:
+        """Where time in messages between the phases is counted (s)."""
+        remote = [] if self._remote_ends is None else [self._remote_ends.exchange.clock]
+        return [self._motions.clock, *remote, *self._external.clocks]
+
+    @functools.cached_property
+    def _scan_of_motions(self) -> Scans:
+        value = self._subchain.boundary_layout().value
+        entry = address_of(SCAN_MOTIONS[self._name], self._motions.plan, value)
+        return entry, self._motions.plan, self._motions.result
+
+    @functools.cached_property
+    def _placing(self) -> Table | None:
+        """What `place_ends` is given, where motions of elsewhere are needed."""
+        if not self.placed:
+            return None
+        assert self._remote_ends is not None
+        return self._remote_ends.table(self._scan_of_motions, self._measure)
 
     @functools.cached_property
     def compiled(self) -> tuple[int, Table] | None:
         """Where one call of compiled code evaluates (`kernels.calling`), and the table that it is given; None where
         Python has a say."""
+        entry, table, acting = self.whole, self._whole_table, self._external.at_once
+        if self.in_phases:
+            if acting is None or self._solve is not None:
+                return None
+            if self._external.moved and not self._alone:
+                acting.begin_with(self._scan_of_motions)
+            entry, table = evaluate_loaded, self._loaded(acting)
         q, u = np.empty(self._subchain.nq), np.empty(self._subchain.nu)
-        if not self.in_phases:
-            return address_of(self.whole, self.rank, q, u, self.no_tau, u, q), self._table
-        acting = self._external.at_once
-        if acting is None or self._solve is not None or self.placed:
-            return None
-        if self._external.moved and not self._alone:
-            value = self._subchain.boundary_layout().value
-            acting.begin_with(address_of(SCAN_MOTIONS[self._name], self._motions.plan, value), self._motions)
-        part, rooms = self._part, self._part.set_wrenches
-        phases = address_of(self._phases, self.rank, MOTION, INWARD, q, u, self.no_tau, u, q)
-        wrenches = self._subchain.wrenches if self._external.wrenches else np.zeros(0)
-        none = np.zeros(0, np.int64)
-        given = (rooms.rooms, rooms.numbers) if self._external.wrenches else (none, none)
-        table = Table(LoadedPlan(self.rank, phases, acting.plan, np.zeros(part.whole.nu), wrenches, *given))
-        return address_of(evaluate_loaded, table.data, q, u, self.no_tau, u, q), table
+        return address_of(entry, table.data, q, u, self.no_tau, u, q), table
 
     @functools.cached_property
     def unforced(self) -> dict[str, Any] | None:
         """Where compiled code measures loops, and evaluates, with the wrenches as they stand: fields of
         `closing.CompiledClosing`; None where Python has a say."""
-        if CHECKED or not self._alone or self._solve is not None or self.placed:
+        if CHECKED or self._solve is not None:
             return None
+        assert isinstance(self._coupling, DirectCoupling)
         part, q, u = self._part.plan, np.empty(self._subchain.nq), np.empty(self._subchain.nu)
         return {
             "part": part, "measure": address_of(self._measure, part, q, u, 0),
             "rank": self.rank, "evaluation": address_of(self.whole, self.rank, q, u, self.no_tau, u, q),
             "structure": self._subchain.structure, "nothing": self.no_tau, "laps": self.laps,
-            "move": np.empty_like(u), "rates": np.empty_like(q),
+            "move": np.empty_like(u), "rates": np.empty_like(q), "alone": int(self._alone),
+            "remote": np.zeros(0, np.int64) if self._placing is None else self._placing.data,
+            "scan_clocks": addresses_of([self._turns.clock, self._messages]),
+            "coupling_clocks": addresses_of([self._coupling.clock]),
         }  # fmt: skip
 
     @property
@@ -238,7 +222,7 @@ class Evaluation:
 
         The `failure` of a user function is given, not raised: the other ranks know nothing of it.
         """
-        run, rank = self._phases, self.rank
+        run, rank = self._phases, self._table.data
         halt: HaltError | None = None
         if self._external.motions and not unforced:
             try:
@@ -249,15 +233,12 @@ class Evaluation:
                 pass
         acted = NOTHING if tau is None else Acted(tau)
         run(rank, MOTION, INWARD, q, u, acted.forces, udot, rates)
-        if self.placed:
-            began, before = time.perf_counter(), self._placing
-            self.place_loops(q, u)
-            self.laps[MOTION] += time.perf_counter() - began
-            self._motion_messages += self._placing - before
+        began, before = time.perf_counter(), self._between
+        self.place_loops(q, u)
         if self._external.any and not unforced:
-            began = time.perf_counter()
             acted = self._act(t, q, u, tau)
-            self.laps[MOTION] += time.perf_counter() - began
+        self.laps[MOTION] += time.perf_counter() - began
+        self._messages += self._between - before
         if self._solve is None:
             run(rank, INWARD, PHASES, q, u, acted.forces, udot, rates)
         else:
@@ -288,25 +269,18 @@ class Evaluation:
 
     def measure(self, q: Floats, u: Floats) -> None:
         """Measure how far this rank's loops are from closed (`loops.loops.Loops.violations`); all ranks call."""
-        if self.placed:
-            self.place_loops(q, u)
+        self.place_loops(q, u)
         self._measure(self._part.plan, q, u, 0)
 
     def place_loops(self, q: Floats, u: Floats) -> None:
-        """Find the motions of what this rank's bodies hang on, and of the ends elsewhere of their loops."""
-        part, scan = self._part, self._motions
-        assert isinstance(part, Intervals) and self._remote_ends is not None
-        if part.hangs:
-            before = scan.result if self._alone else scan(self._subchain.boundary_motion(q, u))
-            part.place_boundaries(before, q, u)
-        if self._remote_ends.any:
-            self._measure(part.plan, q, u, 1)
-            self._remote_ends()
+        """Bring the motions of what this rank's bodies hang on, and of the ends elsewhere of their loops."""
+        if self._placing is not None:
+            place_ends(self._placing.data, q, u)
 
     @property
-    def _placing(self) -> float:
-        """Time spent so far in messages to place loops (s), and others alike."""
-        return self._motions.seconds + (self._remote_ends.seconds if self._remote_ends is not None else 0.0)
+    def _between(self) -> float:
+        """Time spent so far in messages between the phases, and of the same kinds beside (s)."""
+        return sum(float(clock[0]) for clock in self._clocks)
 
     def _act(self, t: float, q: Floats, u: Floats, tau: Floats | None) -> Acted:
         """Call the functions; where one fails, the forces are NaN.
@@ -314,7 +288,6 @@ class Evaluation:
         The error must wait: the other ranks are on their way to the coupling, and this one has to be there.
         """
         external = self._external
-        before = self.acting_messages
         forces = np.zeros(self._subchain.nu) if tau is None else tau.copy()
         if external.moved:
             boundary = self.boundary_motion(q, u)
@@ -326,20 +299,9 @@ class Evaluation:
             motions = external.apply(t, q, u, boundary, forces)
         except SimulationError as error:
             return Acted(np.full(self._subchain.nu, np.nan), given, failure=error)
-        finally:
-            self.count_messages(before)
         if external.wrenches:
             self._part.set_wrenches(self._subchain.wrenches)
         return Acted(forces, given, motions)
-
-    @property
-    def acting_messages(self) -> float:
-        """Time spent so far in messages of what acts from outside (s), in evaluations and beside them."""
-        return self._motions.seconds + self._external.seconds
-
-    def count_messages(self, before: float) -> None:
-        """Count those of evaluations, from when `acting_messages` were as many as `before`."""
-        self._motion_messages += self.acting_messages - before
 
     @property
     def turns(self) -> Floats:
@@ -364,7 +326,7 @@ class Evaluation:
     def seconds(self) -> dict[str, float]:
         """Wall time spent so far, by phase (s): sweep, coupling, communication (messages of both)."""
         motion, inward, coupling, outward = self.laps.tolist()
-        scan = self._turns.seconds + self._motion_messages
+        scan = self._turns.seconds + float(self._messages[0])
         return {
             "sweep": motion - scan + inward + outward,
             "coupling": coupling - self._coupling.seconds,
@@ -376,5 +338,5 @@ class Evaluation:
         self._turns.close()
         self._motions.close()
         if self._remote_ends is not None:
-            self._remote_ends.close()
+            self._remote_ends.exchange.close()
         self._coupling.close()

@@ -15,10 +15,11 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.coupling import dca, intervals
+from mpimbs.dynamics.remote_ends import place_ends
 from mpimbs.forces.at_once import act_at_once
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import borrowed, hand_out, read, schema
+from mpimbs.kernels.memory import borrowed, hand_out, read, schema, sum_at
 from mpimbs.kernels.widths import by_width, with_constants
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import clock
@@ -135,15 +136,18 @@ def _lap(r, phase, began):
 
 
 class LoadedPlan(NamedTuple):
-    """Arguments of an evaluation in which springs, tendons or added masses act."""
+    """Arguments of an evaluation in which springs, tendons or added masses act, or loops have ends elsewhere."""
 
     rank: Integers  # table of `Rank`
     phases: int  # where the kernel of `RUN_PHASES` is
-    acting: Integers  # table of `forces.at_once.ActingPlan`
+    remote: Integers  # table of `remote_ends.RemotePlan`; empty where nothing is elsewhere
+    acting: Integers  # table of `forces.at_once.ActingPlan`; empty where nothing acts
     forces: Floats  # [nu], written: what is given, and that of tendons
     wrenches: Floats  # [m * 6], as `act_at_once` sets them
     rooms: Integers  # which sweeps read where: see `parts.part.WrenchRooms`
     numbers: Integers
+    clocks: Integers  # addresses of the time that messages of all this have taken (s)
+    messages: Floats  # [1], written: how much of that was in evaluations
 
 
 _LOADED = schema(LoadedPlan)
@@ -151,19 +155,25 @@ _LOADED = schema(LoadedPlan)
 
 @kernel
 def evaluate_loaded(plan, q, u, tau, udot, rates):
-    """Run all phases, and between them let act at once what does so; as `_phases`."""
+    """Run all phases, and between them bring motions from elsewhere, and let act at once what does so; as `_phases`."""
     q, u, tau, udot, rates = borrowed(q), borrowed(u), borrowed(tau), borrowed(udot), borrowed(rates)
     p = read(plan, _LOADED)
     if not call_at(p.phases, (p.rank, np.int64(MOTION), np.int64(INWARD), q, u, tau, udot, rates)):
         return False
     r = read(p.rank, RANK)
     began = clock() if r.timed != 0 else 0.0
-    for i in range(p.forces.size):
-        p.forces[i] = tau[i] if tau.size > 0 else 0.0
-    act_at_once(p.acting, q, u, p.forces)
-    hand_out(p.wrenches, p.rooms, p.numbers)
+    p.messages[0] -= sum_at(p.clocks)
+    if p.remote.size > 0:
+        place_ends(p.remote, q, u)
+    if p.acting.size > 0:
+        for i in range(p.forces.size):
+            p.forces[i] = tau[i] if tau.size > 0 else 0.0
+        act_at_once(p.acting, q, u, p.forces)
+        hand_out(p.wrenches, p.rooms, p.numbers)
+        tau = p.forces
+    p.messages[0] += sum_at(p.clocks)
     _lap(r, MOTION, began)
-    return call_at(p.phases, (p.rank, np.int64(INWARD), np.int64(PHASES), q, u, p.forces, udot, rates))
+    return call_at(p.phases, (p.rank, np.int64(INWARD), np.int64(PHASES), q, u, tau, udot, rates))
 
 
 @kernel(inline=True)

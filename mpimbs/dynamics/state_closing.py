@@ -26,6 +26,7 @@ from mpimbs.kernels.memory import Table
 from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, measured_loops, place_of, round_places
 from mpimbs.loops.closing import FOUND
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
+from mpimbs.parallel.native import channel
 from mpimbs.parts.intervals import Intervals
 
 ALIKE = 1e-7  # rad, and m in lengths of the system: so near to closed a step is the least one to its square
@@ -40,8 +41,9 @@ class StateClosing:
     ----------
     seen : array [closing.ALL_SEEN]
         What closing loops after steps has found, and is asked for.
-    spent : array [PHASES + 1]
-        Time that compiled code has spent in the phases of evaluations to close loops, and in all (s).
+    spent : array [PHASES + 3]
+        Time that compiled code has spent to close loops (s): in the phases of evaluations; of these in messages of
+        scans, and of couplings; and in all.
     """
 
     def __init__(self, divided: DividedSystem) -> None:
@@ -51,7 +53,7 @@ class StateClosing:
         self._names = [loop.name for loop in divided.system.loops]
         nq, nu, count = divided.subchain.nq, divided.subchain.nu, len(self._names)
         self._table, self._stopped = measured_loops(part.measured() for part in self._parts), SimulationError()
-        self.seen, self.spent = np.zeros(c.ALL_SEEN), np.zeros(len(divided.evaluation.laps) + 1)
+        self.seen, self.spent = np.zeros(c.ALL_SEEN), np.zeros(len(divided.evaluation.laps) + 3)
         self._closing = c.Closing(
             self._table.data, np.zeros(4 * count), np.zeros(count), divided.still, np.empty(nq), np.empty(nq),
             np.empty(nu), np.empty(nu), self.seen, np.zeros(0, np.int64),
@@ -163,7 +165,9 @@ class StateClosing:
             return None
         aims = np.zeros((len(self._parts), 8), np.int64)
         aims[:, :2] = [place_of(part.aim) for part in self._parts]
-        self._compiled = Table(c.CompiledClosing(aims=aims, unit=self._divided.units[1], spent=self.spent, **given))
+        given |= {"channel": channel(self._divided.comm), "room": np.zeros(max(len(self._closing.found), 2))}
+        given |= {"aims": aims, "unit": self._divided.units[1], "spent": self.spent, "sizes": np.zeros(2)}
+        self._compiled = Table(c.CompiledClosing(**given))
         table = Table(self._closing._replace(compiled=self._compiled.data))
         q, u = self._closing.q, self._closing.u
         return address_of(c.close_loops, table.data, q, u, 0), table

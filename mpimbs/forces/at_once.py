@@ -45,31 +45,15 @@ from mpimbs.forces.tendons import (
     pull_joints,
 )
 from mpimbs.forces.wrenches import ActingWrenches, WrenchArrays, set_wrenches, take_functions
-from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, table_at
 from mpimbs.kernels.tuples import load3
-from mpimbs.parallel.scan import Scan
+from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, see_boundary
 from mpimbs.parts.entries import move
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.along_joints import Bounded, force_of_bounded
 from mpimbs.sweep.structure import BOUNDARY, PLACE, Structure, Workspace
-
-
-class BoundaryPlan(NamedTuple):
-    """Arguments of the scan of motions over ranks, which tells what bodies hang on that other ranks have."""
-
-    entry: int  # where its kernel is; 0 where none is needed
-    scan: Integers  # its table
-    result: Floats  # what it gives
-    value: Floats  # what it is given, see `parts.subchain.BoundaryLayout`
-    offset: int
-    stride: int
-    before: Integers  # [k]
-    outer: Integers  # [h]: the steps whose motions it is given
-    held: Floats  # [m * BOUNDARY], written: motions while those inboard are at rest
-    at_rest: Floats  # [k * BOUNDARY]
 
 
 class ActingPlan(NamedTuple):
@@ -118,20 +102,6 @@ def power_of_wrenches(wrenches, motion):
         for i in range(6):
             power += wrenches[6 * step + i] * motion[step * BOUNDARY + PLACE + i]
     return power
-
-
-@kernel
-def _see_boundary(structure, work, scan, q, u, boundary):
-    """Write the motions of what the bodies hang on; all ranks call."""
-    move(structure, work, q, u, scan.at_rest, scan.held)
-    for k in range(scan.outer.size):
-        for i in range(BOUNDARY):
-            scan.value[scan.offset + k * scan.stride + i] = scan.held[scan.outer[k] * BOUNDARY + i]
-    call_at(scan.entry, (scan.scan, scan.value))
-    for k in range(scan.before.size):
-        at = scan.offset + scan.before[k] * scan.stride
-        for i in range(BOUNDARY):
-            boundary[k * BOUNDARY + i] = scan.result[at + i] if scan.before[k] >= 0 else scan.at_rest[i]
 
 
 @kernel(inline=True)
@@ -251,7 +221,7 @@ def act_at_once(plan, q, u, tau):
     q, u, tau = borrowed(q), borrowed(u), borrowed(tau)
     p = read(plan, ACTING)
     if p.scan.entry != 0:
-        _see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
+        see_boundary(p.structure, p.work, p.scan, q, u, p.boundary)
     act(plan, q, u, tau, False)
 
 
@@ -288,7 +258,7 @@ class ActingAtOnce:
         self._ends = np.zeros(0) if a.springs is None else a.springs.arrays.ends
         self._boundary = np.tile(AT_REST, len(subchain.inboard))
         self._wrong_at = np.zeros(subchain.nq), np.zeros(subchain.nu), self._boundary.copy(), np.zeros(self._ends.size)
-        self._scan: tuple[int, Scan] | None = None
+        self._scan: Scans | None = None
         self._over_time = [a.torques, a.servos, a.wrenches.functions]
         self._over_time += [] if a.tendons is None else [a.tendons.functions]
         self._called = [each.called for each in self._over_time]
@@ -296,19 +266,9 @@ class ActingAtOnce:
         self._called += [] if a.springs is None else a.springs.called
         self._functions: list[Table] = []  # that tables point to
 
-    def begin_with(self, entry: int, scan: Scan) -> None:
-        """Have motions scanned over ranks first, by a kernel that stands there: before `plan` is asked for."""
-        self._scan = entry, scan
-
-    def _boundary_plan(self) -> BoundaryPlan:
-        subchain = self._acting.subchain
-        if self._scan is None:
-            none, nothing = np.zeros(0, np.int64), np.zeros(0)
-            return BoundaryPlan(0, none, nothing, nothing, 0, 0, none, none, nothing, nothing)
-        (entry, scan), layout = self._scan, subchain.boundary_layout()
-        given = layout.value, layout.offset, layout.stride, layout.before, subchain.outer_steps
-        at_rest = np.tile(AT_REST, len(subchain.inboard))
-        return BoundaryPlan(entry, scan.plan, scan.result, *given, subchain.room_of_held_motions, at_rest)
+    def begin_with(self, scan: Scans) -> None:
+        """Have motions scanned over ranks first: before `plan` is asked for."""
+        self._scan = scan
 
     def _table(self, compiled: bool) -> Table:
         """All arguments; functions are called in compiled code, if they are `compiled`, or in Python."""
@@ -322,7 +282,7 @@ class ActingAtOnce:
         return Table(
             ActingPlan(
                 self.time, a.torques.rows, a.along, a.servos.rows, a.driven, a.bounded, joints, bodies, springs,
-                subchain.structure, subchain.work, self._boundary_plan(), boundary,
+                subchain.structure, subchain.work, boundary_plan(subchain, self._scan), boundary,
                 self._motion if self._moves or given.own.size else np.zeros(0), int(self._moves), 0, given,
                 subchain.wrenches if self.on_bodies else np.zeros(0), a.fluid,
                 np.array(subchain.system.gravity, np.float64), NO_SPRINGS if a.springs is None else a.springs.arrays,

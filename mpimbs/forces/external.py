@@ -100,9 +100,9 @@ class ExternalLoads:
         return [between for between in (self.springs, self.tendons) if between is not None]
 
     @property
-    def seconds(self) -> float:
-        """Time spent in messages so far (s)."""
-        return sum(between.exchange.seconds for between in self._between)
+    def clocks(self) -> list[Floats]:
+        """Where time spent in messages is counted [1] each (s)."""
+        return [between.exchange.clock for between in self._between]
 
     def spring_energy(self, motion: Floats) -> float:
         """Potential energy (J) of the springs that this rank counts, whose steps move so; all ranks call."""

@@ -187,7 +187,7 @@ class Messages(Protocol):
     from_others: Floats
 
     @property
-    def seconds(self) -> float: ...
+    def clock(self) -> Floats: ...
 
     def close(self) -> None: ...
 
@@ -427,10 +427,9 @@ class InitialSpring(NamedTuple):
 class NoMessages:
     """Stands in for an exchange on one rank, which owns all."""
 
-    seconds = 0.0
-
     def __init__(self, sent: Mapping[int, int], received: Mapping[int, int]) -> None:
         self.to_others, self.from_others, self.plan = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
+        self.clock = np.zeros(1)
 
     def close(self) -> None:
         """Nothing to free."""

@@ -335,6 +335,20 @@ def hand_out(values, rooms, numbers):
         at += room.size
 
 
+@kernel
+def sum_at(addresses):
+    """Give the sum of numbers that stand at some addresses."""
+    total = 0.0
+    for k in range(addresses.size):
+        total += _floats_at(addresses[k], 1)[0]
+    return total
+
+
+def addresses_of(arrays: Sequence[npt.NDArray[Any]]) -> Integers:
+    """Give where some arrays begin, which have to be kept."""
+    return np.array([array.ctypes.data for array in arrays], np.int64)
+
+
 def aligned_zeros(size: int) -> Floats:
     """Give zeros whose address is a multiple of a cache line: a register of lanes never straddles two."""
     return _from_a_line(np.zeros(size + _LINE), size)

@@ -282,20 +282,19 @@ class Loops:
         """Which of the loops have an end elsewhere."""
         return np.flatnonzero((self._loop_table.bodies == ELSEWHERE).any(axis=1))
 
-    def near_motion(self, loop: int) -> Floats:
-        """Motion of the body, in its frame, of the end here of a loop whose other one is elsewhere [BOUNDARY]."""
-        near = 1 - int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
-        found, frame = self._motions[self._rows[loop, near]].copy(), self._frames[loop, near]
-        if loop in self._loop_table.gears:
-            return found
-        found[:9] = (frame @ found[:9].reshape(3, 3)).ravel()
-        found[12:] = (found[12:].reshape(2, 3) @ frame.T).ravel()
-        return found
+    def near_motion(self, loop: int) -> tuple[Floats, Floats]:
+        """Where the motion of the end here of a loop is whose other one is elsewhere [BOUNDARY]; and what turns it into
+        the frame of the body."""
+        near = 1 - self._far_end(loop)
+        frame = np.eye(3) if loop in self._loop_table.gears else self._frames[loop, near]
+        return self._motions[self._rows[loop, near]], frame
 
-    def place_far(self, loop: int, motion: Floats) -> None:
-        """Say how the other end moves."""
-        far = int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
-        self._motions[self._rows[loop, far]] = motion
+    def far_motion(self, loop: int) -> Floats:
+        """Where the motion of the end elsewhere is to be written [BOUNDARY], in the frame of its body."""
+        return self._motions[self._rows[loop, self._far_end(loop)]]
+
+    def _far_end(self, loop: int) -> int:
+        return int(np.flatnonzero(self._loop_table.bodies[loop] == ELSEWHERE)[0])
 
     @property
     def open_sizes(self) -> list[int]:

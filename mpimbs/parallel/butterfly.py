@@ -170,6 +170,11 @@ class Butterfly:
         self._receives.close()
 
     @property
+    def clock(self) -> Floats:
+        """Where time spent in messages is counted [1] (s)."""
+        return self._receives.clock
+
+    @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
         return self._receives.seconds

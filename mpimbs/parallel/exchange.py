@@ -59,9 +59,14 @@ class Receives:
         self.posted = Posted(self._channel, addresses)  # for the table of the plan
 
     @property
+    def clock(self) -> Floats:
+        """Where time spent in messages is counted [1] (s)."""
+        return self._channel.seconds
+
+    @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
-        return float(self._channel.seconds[0])
+        return float(self.clock[0])
 
     def close(self) -> None:
         """Free what MPI holds, before the communicator is; all ranks call in the same order."""

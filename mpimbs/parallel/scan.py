@@ -136,6 +136,11 @@ class Scan:
         return len(self._butterfly.schedule)
 
     @property
+    def clock(self) -> Floats:
+        """Where time spent in messages is counted [1] (s)."""
+        return self._butterfly.clock
+
+    @property
     def seconds(self) -> float:
         """Time spent in messages so far (s)."""
         return self._butterfly.seconds

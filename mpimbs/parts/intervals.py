@@ -11,14 +11,13 @@ from mpimbs.kernels.memory import Table, aligned_zeros
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.interval import IntervalPart
 from mpimbs.parts.lane_subtrees import Swept
-from mpimbs.parts.open_bodies import join_open_motions
 from mpimbs.parts.part import NO_BLOCK, Block, Ends, PartByHandles, Taken
 from mpimbs.parts.pieces import sequence_rows
 from mpimbs.parts.sequence import SequencePlan
 from mpimbs.parts.subchain import Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.spatial.six import EXTRA
-from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure
+from mpimbs.sweep.structure import TURNING, Handles, Springs, Structure
 from mpimbs.values.value import OPEN_BODY, Description, block_at, compliance_at, largest_room, noise_at, transfer_at
 
 
@@ -94,19 +93,9 @@ class Intervals(PartByHandles):
         """Whether the system has loops, be they here or not."""
         return any(part.loops is not None for part in self._parts)
 
-    def place_boundaries(self, before: Floats, q: Floats, u: Floats) -> None:
-        """Say how all bodies before the first interval move, the value of a scan, to what closes loops."""
-        at_q = at_u = 0
-        for number, part in enumerate(self._parts):
-            piece = part[0]
-            if part.loops is not None:
-                part.loops.boundary[:] = piece.boundaries(before, BOUNDARY).ravel()
-            if number + 1 < len(self._parts):
-                end_q, end_u = at_q + piece.nq, at_u + piece.nu
-                joined = np.empty_like(before)
-                own = piece.boundary_motion(q[at_q:end_q], u[at_u:end_u])
-                join_open_motions(0.0, before, own, joined)
-                before, at_q, at_u = joined, end_q, end_u
+    def with_loops(self) -> Iterator[tuple[Subchain, Loops | None]]:
+        """Give each as one piece, and its loops, those of the trunk."""
+        return ((part[0], part.loops) for part in self._parts)
 
     def loop_wrenches(self) -> Floats:
         """Give the wrenches of loops on all bodies at their origins [n, 6], as an evaluation found; body frames."""

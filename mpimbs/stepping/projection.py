@@ -90,7 +90,8 @@ class Projection:
         self._state, self._seconds = ProjectionState(), dict[str, float]()
         self._seen = seen = self.loops.seen
         seen[: c.SWEPT], seen[c.AMPLIFIED] = 0.0, 1.0
-        seen[c.KIND] = {NONE: c.LEFT_OPEN, VELOCITIES: c.IN_SPEEDS, POSITIONS: c.IN_PLACES}[kind]
+        left = c.LEFT_OPEN if self.loops.winds else c.UNWATCHED
+        seen[c.KIND] = {NONE: left, VELOCITIES: c.IN_SPEEDS, POSITIONS: c.IN_PLACES}[kind]
         self._stabilisation = stabilisation
         self.loops.stabilise(stabilisation or 0.0)
         self.loops.warned = True  # a run tells by itself how far it opens them
@@ -131,9 +132,6 @@ class Projection:
             On all ranks: Newton's method does not converge, or speeds are no longer finite.
         """
         q, u = q.copy(), u.copy()
-        if self.kind == NONE:
-            self.loops.count_turns(q, u)
-            return q, u
         with self._timed():
             self.loops.close(q, u)
         return q, u
@@ -163,8 +161,9 @@ class Projection:
         """Wall time by phase of its evaluations, and that of all (s)."""
         if self.loops.compiled is None:
             return self._seconds
-        motion, inward, coupling, outward, spent = self.loops.spent.tolist()
-        return {"projection": spent, "sweep": motion + inward + outward, "coupling": coupling, "communication": 0.0}
+        motion, inward, coupling, outward, scans, couplings, spent = self.loops.spent.tolist()
+        own = {"sweep": motion - scans + inward + outward, "coupling": coupling - couplings}
+        return {"projection": spent, "communication": scans + couplings} | own
 
     def took(self, step: float) -> None:
         """A step of some size (s) was taken."""

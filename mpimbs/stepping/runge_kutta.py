@@ -239,8 +239,7 @@ class RungeKutta(Integrator):
             own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
             c[m.MOST] = min(most, at_once)
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
-            evaluation, acting = dynamics.divided.evaluation, self._acting
-            before = 0.0 if acting is None else evaluation.acting_messages
+            acting = self._acting
             with self._quiet():  # for functions of Python's
                 m.march(own.plan)
             self._closed = self._closes
@@ -249,7 +248,6 @@ class RungeKutta(Integrator):
                 matrix.saw(int(c[m.BEGUN]))
                 self._looked, self._taken_for = True, np.nan
             if acting is not None:
-                evaluation.count_messages(before)
                 self._hear(acting)
         else:
             self._closed = None
@@ -354,8 +352,9 @@ class RungeKutta(Integrator):
             self._try(moment, -np.inf, 1)
             own.step, c[m.REGARDLESS] = step, 0
             self.requests |= asked
+            stuck = self._stuck() if c[m.ACCEPTED] else None  # at once: compiled steps of other ranks close loops
             self._examine(not c[m.ACCEPTED], began, moment - began)
-            if (stuck := self._stuck()) is not None:
+            if stuck is not None:
                 raise SimulationError(f"t = {self.time:g} s: {stuck}")
         return search.passed
 

@@ -20,7 +20,7 @@ from mpimbs.partition import schedule as step
 from mpimbs.partition.schedule import balanced
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.open_bodies import HEAD
-from mpimbs.sweep.structure import BOUNDARY, TURNING
+from mpimbs.sweep.structure import TURNING
 from mpimbs.values.value import Room
 
 US = 1e-6
@@ -112,8 +112,8 @@ def test_messages_of_loops_are_those_of_the_plans(comm: MPI.Comm, spec: str) -> 
     with contextlib.closing(Dynamics(system, comm)) as dynamics:
         evaluation, part = dynamics.divided.evaluation, dynamics.divided.subchains
         assert isinstance(part, Intervals) and evaluation._remote_ends is not None
-        others = {rank: 8.0 * BOUNDARY * len(ends) for rank, ends in evaluation._remote_ends._others.items()}
-        doubles = evaluation._remote_ends._exchange.to_others.size
+        others = {rank: 8.0 * size for rank, size in evaluation._remote_ends.sizes.items()}
+        doubles = evaluation._remote_ends.exchange.to_others.size
         parallel_assert(sum(others.values()) == 8.0 * doubles, f"{others}, {doubles} doubles", comm)
         far = [(kind, rank, others[rank]) for kind in (SEND, RECEIVE) for rank in sorted(others)]
         scans = [evaluation._turns] + [evaluation._motions] * (comm.size > 1 and part.hangs)

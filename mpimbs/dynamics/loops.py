@@ -17,6 +17,7 @@ from mpimbs.dynamics.closing import LARGE
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.dynamics.state_closing import StateClosing
+from mpimbs.kernels.memory import addresses_of, sum_at
 from mpimbs.parallel.agreement import on_root
 from mpimbs.spatial.rows import ROW
 
@@ -67,6 +68,8 @@ class ClosedLoops(StateClosing):
     ----------
     driven : bool
         Whether springs, dampers or torques act along the joints of any loops.
+    powers : array of int
+        Addresses of the power of each of those that this rank counts (W), in the last evaluation.
     warned : bool
         Whether evaluations of open states are no longer told; may be set.
     refining : bool
@@ -76,6 +79,8 @@ class ClosedLoops(StateClosing):
     def __init__(self, divided: DividedSystem) -> None:
         super().__init__(divided)
         self.driven = any(loop.acts for _, loop in divided.system.loops.joints)
+        told = [part.energies_and_powers() for part in self._parts if self.driven]
+        self._energies, self.powers = (addresses_of([each for part in told for each in part[k]]) for k in (0, 1))
         self.refining = False
         self.warned = self._lost_digits = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
@@ -122,11 +127,11 @@ class ClosedLoops(StateClosing):
         if not self.driven:
             return 0.0
         self._divided.measure(*self._state(q, u))
-        return sum(part.energy_and_power()[0] for part in self._parts)
+        return float(sum_at(self._energies))
 
     def power(self) -> float:
         """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
-        return sum(part.energy_and_power()[1] for part in self._parts)
+        return float(sum_at(self.powers))
 
     _stabilised = (0.0, 0.0)
 

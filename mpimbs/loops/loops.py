@@ -422,14 +422,16 @@ class Loops:
         acting = acting.reshape(-1, 2, 2, 3)
         return np.einsum("neij,nepj->nepi", self._frames, acting).reshape(-1, 2, 6)
 
-    def energy_and_power(self) -> tuple[float, float]:
-        """Energy of springs (J), and power of dampers and torques (W), of the loops that this interval counts.
+    def energies_and_powers(self) -> tuple[list[Floats], list[Floats]]:
+        """Where the energy of springs (J), and the power of dampers and torques (W), of each driven loop stands that
+        this interval counts [1].
 
         Of each loop one does: that with its first body, or where that is the world the second.
         """
-        counted = self._here[:, 0] | (self._worldly[:, 0] & self._here[:, 1])
-        energy, power = self._measured[counted, ENERGY : ENERGY + 2].sum(axis=0).tolist()
-        return energy, power
+        counted = (self._here[:, 0] | (self._worldly[:, 0] & self._here[:, 1])) & (self._loop_table.driven > 0)
+        numbers = np.flatnonzero(counted).tolist()
+        energies, powers = ([self._measured[k, at : at + 1] for k in numbers] for at in (ENERGY, ENERGY + 1))
+        return energies, powers
 
     @property
     def torques(self) -> dict[int, Any]:

@@ -26,7 +26,7 @@ from mpimbs.dynamics.closing import is_singular, see_step
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import absolute, extract, insert, largest, load, sqrt, store, zero_lanes
-from mpimbs.kernels.memory import borrowed, read, schema, span
+from mpimbs.kernels.memory import borrowed, read, schema, span, sum_at
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded, force_of_stop, power_along_joints
 from mpimbs.sweep.grip import Grip, add_held, drag_anchors
@@ -96,6 +96,7 @@ class MarchPlan(NamedTuple):
     clock: Floats  # [1], or none: the time of an evaluation (s), written
     stage_times: Floats  # [rows]: of the step
     power: Floats  # [1], or none: of what acts otherwise, as the evaluation finds it (W)
+    powers: Integers  # addresses of that of each loop (W)
     grip: Grip
     acting: Floats  # [nu], room of what friction adds to `held`, or none
     quaternions: Integers  # where they begin
@@ -308,6 +309,7 @@ def _evaluate(plan, k):
             power += power_along_joints(p.bounded, q, u, force_of_bounded)
         for i in range(p.power.size):
             power += p.power[i]
+        power += sum_at(p.powers)
         p.rates[row + nq + nu] = power
 
 

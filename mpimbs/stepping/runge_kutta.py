@@ -73,6 +73,8 @@ class RungeKutta(Integrator):
         self._acting = at_once if compiled is not None else None
         if self._acting is not None:
             own |= {"power": self._acting.find_power(), "clock": self._acting.time}
+        if power.loops is not None:
+            own["powers"] = power.loops.powers
         own |= {"grip": self.grip, "acting": np.zeros(nu if self._power.grips else 0)}
         # Loops that compiled steps close, and those that the last call has closed.
         self._closes: ClosedLoops | None = None

@@ -84,7 +84,8 @@ class StageSteps:
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
             "clock": none, "power": none, "grip": NO_GRIP, "acting": none, "seen": none, "close": 0,
-            "closing": np.zeros(0, np.int64), "matrix": np.zeros(0, np.int64), "look": 0, "factor": 0, "solve": 0,
+            "powers": np.zeros(0, np.int64), "closing": np.zeros(0, np.int64),
+            "matrix": np.zeros(0, np.int64), "look": 0, "factor": 0, "solve": 0,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(

@@ -52,8 +52,8 @@ class Power:
         wrenched = dampers or system.has_given_wrenches(subchain.first, subchain.last)
         facts = np.array([mine, wrenched, c.bounded and bool(c.friction.any())])
         dynamics.comm.Allreduce(MPI.IN_PLACE, facts, MPI.LOR)
-        self._loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
-        facts[0] |= self._loops is not None
+        self.loops = dynamics.loops if dynamics.loops is not None and dynamics.loops.driven else None
+        facts[0] |= self.loops is not None
         # `grips`: any joint has friction; `overflows`: there are others than forces that are held, of which numpy may
         # warn that they grow without bound; `any`: there are any such loads; all on any rank.
         self._wrenched, self.grips = bool(facts[1]), bool(facts[2])
@@ -61,7 +61,7 @@ class Power:
         self.any = driven or self.overflows
         # This rank has none but those that are held, dampers, constant torques, stops, servos and friction of joints,
         # and what tells its power as it acts (`forces.at_once`).
-        self.compiled = not (motions or self._loops or ((called or self._wrenched) and not at_once))
+        self.compiled = not (motions or ((called or self._wrenched) and not at_once))
 
     def recalled(self, ranks: list[list[float]]) -> Floats:
         """This rank's numbers of the work (J, W), of those of each rank that `StepMemory.work` has; or nothing."""
@@ -90,8 +90,8 @@ class Power:
             power += float(acted.forces.dot(u))
         if self._dynamics.divided.follows:  # on any rank
             power += float(self._dynamics.loads.driving(q, u, acted) @ u)
-        if self._loops is not None:
-            power += self._loops.power()
+        if self.loops is not None:
+            power += self.loops.power()
         if self._wrenched:
             twists = self._dynamics.divided.step_motions(q, u, acted)[:, PLACE:]
             wrenches = self._dynamics.subchain.wrenches

@@ -120,8 +120,8 @@ class Share(Dynamics):
         rest = max(shortest - float(least.sum()), 0.0)
         motion, inward, coupling, outward = (float(part) for part in least)
         moving, placing = self._time_places(call, q, u, 0.25 * seconds)
-        placing = min(placing, motion)  # of which it is a part
-        return Sweeps(rest, motion - placing, inward, coupling, outward, moving, placing)
+        moving, placing = min(moving, motion), min(placing, max(motion - moving, 0.0))  # of which they are parts
+        return Sweeps(rest, motion - moving - placing, inward, coupling, outward, moving, placing)
 
     def _time_places(self, call: Callable[[], None], q: Floats, u: Floats, seconds: float) -> tuple[float, float]:
         """Time what loops to other ranks ask for (s): how this rank's open bodies move, and all that follows.
@@ -142,5 +142,6 @@ class Share(Dynamics):
             evaluation.place_loops(q, u)
             at.append(clock())
             laps.append(np.diff(at))
-        moving, placing = np.min(laps, axis=0).tolist()
-        return moving, placing
+        moving, both = np.min(laps, axis=0).tolist()  # of the first Python has its share
+        moving = min(moving, both)
+        return moving, both - moving

@@ -1,7 +1,7 @@
 """Closing the loops of a state: positions by Newton's method, speeds at once, and the account of what steps have left.
 
-What measures and evaluates is handed in, so that the way is written once: compiled code where one process sweeps all
-bodies by itself, else Python, in which ranks agree.
+What measures and evaluates is handed in, so that the way is written once: compiled code where evaluations are, messages
+of ranks included; else Python.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def close_step(measure, state, sizes, p, q, u):
 
 
 class CompiledClosing(NamedTuple):
-    """Arguments of what is called to close loops, where one process sweeps all bodies by itself."""
+    """Arguments of what compiled code calls to close loops."""
 
     part: Integers  # table of its sweeps, and where the kernel of `MEASURE` is
     measure: int

@@ -133,8 +133,6 @@ class ClosedLoops(StateClosing):
         """Power (W) of the dampers and torques of those that this rank counts, in the last evaluation."""
         return float(sum_at(self.powers))
 
-    _stabilised = (0.0, 0.0)
-
     def refine(self, q: Floats, u: Floats, udot: Floats) -> None:
         """Take away what the accelerations [nu] just found, and the loads, leave of what the loops ask; all ranks call.
 

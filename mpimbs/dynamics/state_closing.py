@@ -22,7 +22,7 @@ from mpimbs.dynamics import closing as c
 from mpimbs.dynamics.closing import CLOSED, LARGE, NOT_LARGE, ROUNDS, SMALLEST_SHARE
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.calling import address_of
-from mpimbs.kernels.memory import Table
+from mpimbs.kernels.memory import Table, rows_of
 from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, measured_loops, place_of, round_places
 from mpimbs.loops.closing import FOUND
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
@@ -72,6 +72,8 @@ class StateClosing:
     def numbers(self) -> Integers:
         """Which loops of the system have an end on this rank [n]; one may be on two ranks."""
         return np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in self._parts)])
+
+    _stabilised = (0.0, 0.0)  # see `stabilise`
 
     def violations(self, q: Floats, u: Floats) -> Floats:
         """Measure how far loops are from closed, in positions and in velocities [loops, 2], all of the system's.
@@ -163,8 +165,8 @@ class StateClosing:
         given = self._divided.evaluation.unforced
         if given is None:
             return None
-        aims = np.zeros((len(self._parts), 8), np.int64)
-        aims[:, :2] = [place_of(part.aim) for part in self._parts]
+        self._aims = [part.aim for part in self._parts] or [np.zeros(FOUND + 1)]
+        aims = rows_of([place_of(aim) for aim in self._aims])
         given |= {"channel": channel(self._divided.comm), "room": np.zeros(max(len(self._closing.found), 2))}
         given |= {"aims": aims, "unit": self._divided.units[1], "spent": self.spent, "sizes": np.zeros(2)}
         self._compiled = Table(c.CompiledClosing(**given))

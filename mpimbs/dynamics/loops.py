@@ -114,7 +114,7 @@ class ClosedLoops(StateClosing):
         q, u = self._divided.followed(t, q, u)
         if self.warned:
             return
-        places, speeds = self._measured(q, u)[:, 2:].max(axis=0, initial=0.0)
+        places, speeds = self.measured(q, u)[:, 2:].max(axis=0, initial=0.0)
         if places <= NEARLY and speeds <= NEARLY * self._divided.largest_speed(u):  # nobody needs to look closer
             return
         if told := self.opened(q, u):
@@ -123,10 +123,10 @@ class ClosedLoops(StateClosing):
                 warn_caller(told)
 
     def spring_energy(self, q: Floats, u: Floats) -> float:
-        """Energy (J) of the springs of those that this rank counts."""
+        """Energy (J) of the springs of those that this rank counts, of arrays that were checked."""
         if not self.driven:
             return 0.0
-        self._divided.measure(*self._state(q, u))
+        self._divided.measure(q, u)
         return float(sum_at(self._energies))
 
     def power(self) -> float:

@@ -85,11 +85,11 @@ class StateClosing:
 
     def apart(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give `violations`, and the same with meters in units of the loops' sizes: rad, and rad/s [loops, 2] each."""
-        found = self._measured(*self._state(q, u))
+        found = self.measured(*self._state(q, u))
         return found[:, :2], found[:, 2:]
 
-    def _measured(self, q: Floats, u: Floats) -> Floats:
-        """Measure both of `apart` [loops, 4]."""
+    def measured(self, q: Floats, u: Floats) -> Floats:
+        """Measure both of `apart`, of arrays that were checked [loops, 4]."""
         self._divided.measure(q, u)
         found = np.zeros((len(self._names), 4))
         measure_apart(self._table.data, found.reshape(-1))
@@ -211,7 +211,7 @@ class StateClosing:
         )
 
     def _measure(self, p: c.Closing, q: Floats, u: Floats) -> None:
-        p.found[:] = self._measured(q, u).ravel()
+        p.found[:] = self.measured(q, u).ravel()
 
     def _rounded(self, p: c.Closing, q: Floats) -> None:
         p.rounding[:] = self.roundings(q)
@@ -221,7 +221,7 @@ class StateClosing:
             p.change[:] = self._change(q, u, speeds, places)
         except SimulationError as error:
             # What redundant constraints leave is rounding, which nothing takes away.
-            if not places and self._measured(q, u)[:, 3].max(initial=0.0) <= CLOSED * self._divided.largest_speed(u):
+            if not places and self.measured(q, u)[:, 3].max(initial=0.0) <= CLOSED * self._divided.largest_speed(u):
                 p.change[:] = 0.0
                 return True
             self._stopped, p.seen[c.FAILED] = error, c.STOPPED

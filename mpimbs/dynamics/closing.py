@@ -314,7 +314,7 @@ def _note_times(c, sign):
 
 
 @kernel
-def close_loops(closing, q, u, within):
+def close_compiled(closing, q, u, within):
     """Close a state after a step, or `within` one, which is not counted: see `close_step`."""
     p, q, u = read(closing, CLOSING), borrowed(q), borrowed(u)
     c = read(p.compiled, _COMPILED)

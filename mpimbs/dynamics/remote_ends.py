@@ -13,7 +13,7 @@ from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import FloatItem, Rows, Table, addresses_of, borrowed, read, schema, size_of, span, table_at
 from mpimbs.kernels.tuples import load9
-from mpimbs.loops.apart import place_of
+from mpimbs.loops.apart import numbers_at
 from mpimbs.loops.loops import Loops
 from mpimbs.parallel.exchange import Exchange, swap
 from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, hold_inboard, see_boundary, take_boundary
@@ -186,6 +186,6 @@ def _carried(moves: Iterator[_Move] | Sequence[_Move]) -> Carried:
     moves = list(moves)
     rows = np.zeros((len(moves), 8), np.int64)
     for row, (to, found, _) in zip(rows, moves, strict=True):
-        row[:6] = *place_of(to), *place_of(found), to.strides[0] // to.itemsize, found.strides[0] // found.itemsize
+        row[:6] = *numbers_at(to), *numbers_at(found), to.strides[0] // to.itemsize, found.strides[0] // found.itemsize
     frames = [np.ravel(frame) for _, _, frame in moves]
     return Carried(rows, np.concatenate([np.zeros(0), *frames]))

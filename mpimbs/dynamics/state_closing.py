@@ -23,7 +23,7 @@ from mpimbs.dynamics.closing import CLOSED, LARGE, NOT_LARGE, ROUNDS, SMALLEST_S
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table, rows_of
-from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, measured_loops, place_of, round_places
+from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, measured_loops, numbers_at, round_places
 from mpimbs.loops.closing import FOUND
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
 from mpimbs.parallel.native import channel
@@ -161,18 +161,18 @@ class StateClosing:
 
     @functools.cached_property
     def compiled(self) -> tuple[int, Table] | None:
-        """Where `closing.close_loops` is, and its first argument; None where Python has a say."""
+        """Where `closing.close_compiled` is, and its first argument; None where Python has a say."""
         given = self._divided.evaluation.unforced
         if given is None:
             return None
         self._aims = [part.aim for part in self._parts] or [np.zeros(FOUND + 1)]
-        aims = rows_of([place_of(aim) for aim in self._aims])
+        aims = rows_of([numbers_at(aim) for aim in self._aims])
         given |= {"channel": channel(self._divided.comm), "room": np.zeros(max(len(self._closing.found), 2))}
         given |= {"aims": aims, "unit": self._divided.units[1], "spent": self.spent, "sizes": np.zeros(2)}
         self._compiled = Table(c.CompiledClosing(**given))
         table = Table(self._closing._replace(compiled=self._compiled.data))
         q, u = self._closing.q, self._closing.u
-        return address_of(c.close_loops, table.data, q, u, 0), table
+        return address_of(c.close_compiled, table.data, q, u, 0), table
 
     def close(self, q: Floats, u: Floats, within: bool = False) -> None:
         """Close a state after a step, or `within` one, as `seen` asks for it: it is written; all ranks call.
@@ -183,7 +183,7 @@ class StateClosing:
             On all ranks: Newton's method does not converge, or speeds are no longer finite; it is as it was.
         """
         if self.compiled is not None:
-            done = c.close_loops(self.compiled[1].data, q, u, int(within))
+            done = c.close_compiled(self.compiled[1].data, q, u, int(within))
         elif within:
             self._measure(self._closing, q, u)
             done = self._close_state(self._closing, q, u)

@@ -94,7 +94,7 @@ def measured_loops(parts: Iterable[MeasuredLoops]) -> Table:
     return Table(MeasuredLoops(*(np.concatenate(field) for field in zip(*parts, strict=True))))
 
 
-def place_of(numbers: npt.NDArray[Any]) -> tuple[int, int]:
+def numbers_at(numbers: npt.NDArray[Any]) -> tuple[int, int]:
     """Give where an array begins that others may interleave, and how many numbers there are to its last one."""
     last = sum((count - 1) * stride for count, stride in zip(numbers.shape, numbers.strides, strict=True))
     return numbers.__array_interface__["data"][0], last // numbers.itemsize + 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros, rows_of
-from mpimbs.loops.apart import MeasuredLoops, place_of
+from mpimbs.loops.apart import MeasuredLoops, numbers_at
 from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
 from mpimbs.loops.loop_events import Closings, groups_of
@@ -317,12 +317,12 @@ class Loops:
         table, measured, motions = self._loop_table, self._measured, self._motions[:, 9:12]
         strides = [stride // motions.itemsize for stride in motions.strides]
         loops = [
-            (*place_of(row), row.strides[0] // row.itemsize, loop)
+            (*numbers_at(row), row.strides[0] // row.itemsize, loop)
             for row, loop in zip(measured, table.numbers.tolist(), strict=True)
         ]
         drives = self._drives.reshape(-1, 6, DRIVE)
         windings = [
-            (*place_of(drives[loop, freedom, WOUND:][:1]), *place_of(measured[loop, ENERGY + 2 + freedom :][:1]))
+            (*numbers_at(drives[loop, freedom, WOUND:][:1]), *numbers_at(measured[loop, ENERGY + 2 + freedom :][:1]))
             for loop, freedom in zip(*self._winding, strict=True)
         ]
         lengths = np.broadcast_to(table.lengths[:, None], table.scales.shape)
@@ -332,7 +332,7 @@ class Loops:
         roundings = np.stack((by_coordinates, by_neither, np.where(geared, 0.0, 1.0 / table.lengths)), axis=1)
         return MeasuredLoops(
             rows_of(loops),
-            rows_of([(*place_of(motions), *strides[::-1])]),
+            rows_of([(*numbers_at(motions), *strides[::-1])]),
             rows_of(windings),
             units.ravel(),
             roundings.ravel(),

@@ -85,7 +85,7 @@ class MarchPlan(NamedTuple):
     states: Floats  # [2 * stride]
     rates: Floats  # [rows * stride]
     state: Floats  # [stride]: of a stage
-    closing: Integers  # table of `dynamics.closing.Closing`, and where `close_loops` is; 0: closed otherwise, or not
+    closing: Integers  # table of `dynamics.closing.Closing`, and where `close_compiled` is; 0: closed otherwise, or not
     close: int
     seen: Floats
     held: Floats  # [nu], or none: forces on joints; and what else has power

@@ -58,6 +58,7 @@ def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -
 
 ROUNDING_OF_TIMES = 1e-14  # of times
 OTHER = 1e-6  # of the largest rate: rounding, on other ranks, changes them by less
+SCALED = 10.0  # times the error of a quaternion's norm, by which functions are given other coordinates than before
 QUIET = contextlib.nullcontext()
 
 
@@ -240,9 +241,9 @@ class Integrator(ABC):
             self._evaluate(self.time, self.q, self.u, found, found[: self._nq], found[self._nq : self._end])
         if iterative is not None and left is not None:  # the next solution is that of the same bits
             iterative.go_on(left)
-        sizes = np.array([np.abs(found - kept)[own].max(initial=0.0), np.abs(kept)[own].max(initial=0.0)])
+        sizes = np.array([*(np.abs(rates)[own].max(initial=0.0) for rates in (found - kept, kept)), self.norm_error])
         self._dynamics.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-        return not sizes[0] <= OTHER * sizes[1]
+        return not sizes[0] <= (OTHER + SCALED * sizes[2]) * sizes[1]
 
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:

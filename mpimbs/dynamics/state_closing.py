@@ -161,7 +161,8 @@ class StateClosing:
 
     @functools.cached_property
     def compiled(self) -> tuple[int, Table] | None:
-        """Where `closing.close_compiled` is, and its first argument; None where Python has a say."""
+        """Where `closing.close_compiled` is, and its first argument; None where Python has a say. All ranks ask
+        together."""
         given = self._divided.evaluation.unforced
         if given is None:
             return None

@@ -80,7 +80,8 @@ class RungeKutta(Integrator):
         self._closes: ClosedLoops | None = None
         self._closed: ClosedLoops | None = None
         loops = dynamics.loops
-        if compiled is not None and loops is not None and (closing := loops.compiled) is not None:
+        closing = None if loops is None else loops.compiled  # of all ranks, whatever is compiled on this one
+        if compiled is not None and closing is not None and loops is not None:
             self._closes = loops
             own |= {"close": closing[0], "closing": closing[1].data, "seen": loops.seen}
         self._own = StageSteps(

@@ -72,8 +72,8 @@ class ClosedLoops(StateClosing):
         Addresses of the power of each of those that this rank counts (W), in the last evaluation.
     warned : bool
         Whether evaluations of open states are no longer told; may be set.
-    refining : bool
-        Whether evaluations are refined (`refine`), for that has changed some; may be set.
+    refining : bool or None
+        Whether evaluations are refined (`refine`), as that has changed some; None before it has looked; may be set.
     """
 
     def __init__(self, divided: DividedSystem) -> None:
@@ -81,11 +81,11 @@ class ClosedLoops(StateClosing):
         self.driven = any(loop.acts for _, loop in divided.system.loops.joints)
         told = [part.energies_and_powers() for part in self._parts if self.driven]
         self._energies, self.powers = (addresses_of([each for part in told for each in part[k]]) for k in (0, 1))
-        self.refining = False
         self.warned = self._lost_digits = False
         # Not where couplings iterate, which refine by themselves, nor where one rank's share is evaluated alone.
         direct, shared = isinstance(divided.coupling, ScheduledAssembly), len(divided.cuts) == divided.comm.size + 1
         self._refines = direct and shared
+        self.refining = None if self._refines else False
 
     def opened(self, q: Floats, u: Floats) -> str:
         """Say how far a state leaves loops open, and what to do, if more than numbers of six digits do; else "".
@@ -139,7 +139,7 @@ class ClosedLoops(StateClosing):
         Where constraints hardly differ rounding is a part of the numbers by which they are eliminated. The change of
         accelerations for what is left is right to the same part of itself: iterative refinement, for which neither
         velocities nor forces count, beside which what is left would be rounded. What is right already keeps its bits;
-        where anything changes, `refining` is set.
+        where anything changes, `refining` is set. Before, evaluations are refined to find out.
 
         Joints that follow are where they do. Nothing is done with couplings that iterate, which do so themselves.
         """
@@ -150,6 +150,7 @@ class ClosedLoops(StateClosing):
         others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
         comm, boundary, last = divided.comm, divided.boundary_motion(q, u), np.inf
+        self.refining = bool(self.refining)
         for _ in range(REFINEMENTS):
             steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
             bodies = subchain.of_bodies(steps)

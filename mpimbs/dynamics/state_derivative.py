@@ -41,12 +41,15 @@ class StateDerivative:
 
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count none of the evaluations of a block."""
-        counted = self.evaluations
+        """Let the evaluations of a block neither count, nor decide whether others are refined."""
+        counted, loops = self.evaluations, self._loops
+        refining = None if loops is None else loops.refining
         try:
             yield
         finally:
             self.evaluations = counted
+            if loops is not None:
+                loops.refining = refining
 
     def __call__(self, t: float, q: Floats, u: Floats, udot: Floats, rates: Floats, tau: Floats | None = None) -> None:
         """Evaluate the state derivative [design, section 2].
@@ -77,7 +80,7 @@ class StateDerivative:
                 # of small systems, whose sweeps take no longer than a few questions of Python.
                 self.evaluations += 1
                 if evaluation.whole(evaluation.rank, q, u, evaluation.no_tau, udot, rates):
-                    if self._loops is not None and (self._loops.refining or self.evaluations == 1):
+                    if self._loops is not None and self._loops.refining is not False:
                         self._refine(t, q, u, udot)
                     return
             self._divided.check(q, u, udot, rates, tau)
@@ -112,7 +115,7 @@ class StateDerivative:
             evaluation.whole(evaluation.rank, q, u, evaluation.no_tau if tau is None else tau, udot, rates)
             if tau is not None:
                 acted = self._acted = self._acted if self._acted.forces is tau else Acted(tau)
-        if self._loops is not None and (self._loops.refining or self.evaluations == 1):
+        if self._loops is not None and self._loops.refining is not False:
             acted = self._refine(t, q, u, udot, acted)
         return acted
 

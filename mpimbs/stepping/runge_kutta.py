@@ -233,7 +233,7 @@ class RungeKutta(Integrator):
         c, asked = own.counts, self._asked()
         own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
         matrix = self._matrix
-        at_once = 0 if dynamics.loops is not None and dynamics.loops.refining else self._at_once
+        at_once = 0 if dynamics.loops is not None and dynamics.loops.refining is not False else self._at_once
         if matrix is not None and self._compiled:
             if (found := matrix.compiled) is not None:
                 own.solve_by(found)

@@ -196,3 +196,20 @@ def test_whether_solutions_are_refined_is_kept(comm: MPI.Comm) -> None:
             loops.refining = False
             make_integrator(*given, memory=known)
             parallel_assert(loops.refining == expected, f"{loops.refining}", comm)
+
+
+def test_the_first_evaluation_that_counts_decides_whether_solutions_are_refined(comm: MPI.Comm) -> None:
+    """No question before it, nor the first one behind a restart: seed 992102820 went on with other bits."""
+    with closing(Dynamics(system_from("four_bar:3"), comm)) as dynamics:
+        loops, derivative, subchain = dynamics.loops, dynamics.derivative, dynamics.subchain
+        assert loops is not None
+        arrays = 0.0, subchain.q, subchain.u, np.empty(subchain.nu), np.empty(subchain.nq)
+        with derivative.uncounted():
+            derivative(*arrays)
+        parallel_assert(loops.refining is None, "a question decides", comm)
+        derivative(*arrays)
+        parallel_assert(loops.refining is False, "the first evaluation decides nothing", comm)
+        with derivative.uncounted():
+            loops.refining = True  # as evaluations of other states may set it
+            derivative(*arrays)
+        parallel_assert(loops.refining is False, "a question changes what is decided", comm)

@@ -126,21 +126,24 @@ class ByPython:
 
     def __init__(self, call: Callable[[float], None], told: list[Floats], found: list[Floats]) -> None:
         self._call, self._told, self._found = call, told, found
-        self.keep(np.nan)
+        # A time (s), what they were told then and gave; not a number: they were not called.
+        self.kept = np.full(1 + sum(room.size for room in (*told, *found)), np.nan)
 
     def keep(self, t: float) -> None:
-        """Keep what they were told and gave last, at a time (s); not a number: they were not called."""
-        self._kept = t, [room.copy() for room in self._told], [room.copy() for room in self._found]
+        """Keep what they were told and gave last, at a time (s), if they were called."""
+        if not np.isnan(t):
+            self.kept = np.concatenate([[t], *(room.ravel() for room in (*self._told, *self._found))])
 
     def gives_other(self) -> bool | None:
         """Whether of that they give something else now; None where they were not called."""
-        t, told, found = self._kept
-        if np.isnan(t):
+        if np.isnan(self.kept[0]):
             return None
-        for room, values in zip(self._told, told, strict=True):
-            room[:] = values
-        self._call(t)
-        return any((room != values).any() for room, values in zip(self._found, found, strict=True))
+        at = 1
+        for room in self._told:
+            room[:] = self.kept[at : at + room.size].reshape(room.shape)
+            at += room.size
+        self._call(self.kept[0])
+        return bool((np.concatenate([room.ravel() for room in self._found]) != self.kept[at:]).any())
 
 
 class RowsArrays(NamedTuple):

@@ -146,6 +146,18 @@ class ExternalLoads:
         for each in self.by_python:
             each.keep(self.motions.time if each is self.motions.by_python else last)
 
+    @property
+    def kept(self) -> Floats:
+        """All that these keep, for others of the same functions and bodies; may be set."""
+        return np.concatenate([np.zeros(0), *(each.kept for each in self.by_python)])
+
+    @kept.setter
+    def kept(self, numbers: Floats) -> None:
+        at = 0
+        for each in self.by_python:
+            each.kept = numbers[at : at + len(each.kept)].copy()
+            at += len(each.kept)
+
     def resistance(self) -> list[Floats | None]:
         """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.
 

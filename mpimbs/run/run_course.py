@@ -77,7 +77,7 @@ class Run(Trajectory):
         with self.files.setting_up():
             self._set_up()
             files, going_on = self.files, lambda: self._memory.going_on()  # which events make anew
-            self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self.save, going_on)
+            self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self._save_in_step, going_on)
 
     def _check(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
@@ -297,6 +297,11 @@ class Run(Trajectory):
             f"steps of {stepper.step_size:.2g} s are limited by stability, not by accuracy (fastest motion at body "
             f"'{body}'): implicit steps may be far longer (integrator {STIFF})"
         )
+
+    def _save_in_step(self) -> str | None:
+        """Write a checkpoint within `go_on`: what functions of Python's have given meanwhile is what acted last."""
+        self.dynamics.divided.external.keep()
+        return self.save()
 
     def save(self) -> str | None:
         """Write a checkpoint of the state after the last step; gives the reason why not. All ranks call."""

@@ -93,9 +93,11 @@ class RunState:
     events: EventsState | None = None
     asked: dict[str, Any] | None = None  # where there are events, the settings as they were asked for
     coupling: CouplingState | None = None
+    given: Floats | None = None  # what functions of Python's on this rank were told and gave last
 
 
-_COUPLING, _EXTREMES = "coupling/", "recorder/extremes/rows/"  # begin paths of arrays
+# Begin paths of arrays; of those that only ranks with the same parts can use.
+_EXTREMES, _OWN = "recorder/extremes/rows/", ("coupling/", "given")
 
 
 class RunMemory:
@@ -118,10 +120,9 @@ class RunMemory:
         assert files.place is not None
         if (iterative := dynamics.divided.coupling.iterative) is not None:
             state.coupling = iterative.state()
+        state.given = dynamics.divided.external.kept
         plain, arrays = taken_apart(state)
-        vectors = {
-            path: part if path.startswith(_COUPLING) else self._order(path)(part) for path, part in arrays.items()
-        }
+        vectors = {path: part if path.startswith(_OWN) else self._order(path)(part) for path, part in arrays.items()}
         header = self._unchanging | {"time": state.steps.time, "count": state.recorder.count, "state": plain}
         return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
 
@@ -130,20 +131,24 @@ class RunMemory:
         dynamics, kept = self._dynamics, self._files.kept
         assert kept is not None
         header, plain, counts = kept.header, kept.header["state"], {}
-        if self._partition() != header["partition"] and plain["coupling"] is not None:
+        alike = self._partition() == header["partition"]
+        if not alike and plain["coupling"] is not None:
             plain = plain | {"coupling": plain["coupling"] | {"arrays": {}}}
         for path, parts in header["parts"].items():
-            if not path.startswith(_COUPLING):
+            if not path.startswith(_OWN):
                 counts[path] = self._order(path).count
-            elif plain["coupling"]["arrays"]:
+            elif alike:
                 counts[path] = parts[dynamics.comm.rank]
         arrays = {
-            path: part if path.startswith(_COUPLING) else self._order(path).back(part)
+            path: part if path.startswith(_OWN) else self._order(path).back(part)
             for path, part in read_vectors(kept.file, counts, dynamics.comm).items()
         }
         state = made_again(RunState, plain, arrays)
         if (iterative := dynamics.divided.coupling.iterative) is not None and state.coupling is not None:
             iterative.go_on(state.coupling)
+        external = dynamics.divided.external
+        if state.given is not None and len(state.given) == len(external.kept):  # else the model has others now
+            external.kept = state.given
         return state
 
     def _order(self, path: str) -> Reorder:

@@ -54,5 +54,5 @@ def test_a_tree_goes_through_json() -> None:
 
 def test_of_another_type() -> None:
     plain, arrays = taken_apart(Leaf((), {}, 1))
-    with pytest.raises(KeyError):
+    with pytest.raises(TypeError):
         made_again(Root, plain, arrays)

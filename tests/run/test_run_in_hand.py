@@ -197,6 +197,25 @@ def test_what_functions_give_may_change_over_a_restart(comm: MPI.Comm, folder: P
         assert_close(f"torque {after}", ends, found[after], "runs on ranks")
 
 
+def test_a_restart_finds_what_hardly_changes(comm: MPI.Comm, folder: Path) -> None:
+    """A torque that is other by 1e-9 over a restart has the same bits as without one: what it gave is kept."""
+    now, system, found = [0.0], system_from("chain:3"), []
+    system.set_torque("link2", lambda t: now[0])
+    for restarts in (False, True):
+        now[0], output = 2.0, folder / f"out{restarts}.h5"
+        with Simulation(
+            system, comm, dt=2e-3, integrator="dopri5", output=output, t_end=0.1, every=0.05, checkpoints=Checkpoints()
+        ) as run:
+            run.advance(0.05)
+            run.save()
+            run.loads()  # evaluates, of what acts now
+            now[0] = 2.0 + 2e-9
+            result = None if restarts else run.finish()
+        result = result or restart(output, comm, system=system)
+        found.append(b"" if comm.rank else result.q[-1].tobytes() + result.u[-1].tobytes())
+    parallel_assert(found[0] == found[1], "other bits", comm)
+
+
 def test_what_functions_give_again_costs_nothing(comm: MPI.Comm) -> None:
     """The same steps and bits whether a simulation is advanced once or often, and no further evaluations."""
     system = system_from("chain:3")

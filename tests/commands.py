@@ -80,6 +80,11 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "json": ("",), "find-schedule": ("",), "leaves": ("bodies", "sweeps"), "output": ("@/x",),
     },
     "bench MODEL --seconds 0.001": {"json": ("",), "batch": ("4", "1", "0", "-3", "17"), "inertia": ("",)},
+    "study MODEL --seconds 0.001 -o @/x": {
+        "couplings": ("dcae", "dcae,pcg", "nothing", ""), "ranks": ("1", "1,2", "64", "0"),
+        "collect": ("@/", "@/absent"), "studies": ("strong", "size,weak", "long"),
+        "predict": ("4,16", "0", "x"), "cluster": ("ethernet", "@/model.toml"), "force": ("",),
+    },
     "check MODEL": {"accuracy": ("",), "ranks": ("1", "2", "7", "0"), "coordinates": ("",), "json": ("",)},
     "modes MODEL -o @/x.npz": {"picture": ("@/m.png", "@/m.txt", "@/absent/m.png"), "count": ("1", "100", "0")},
     "inverse @/model.toml --state @/asked.npz -o @/x.npz": {"actuated": ("nobody", ""), "time": ("0", "1")},

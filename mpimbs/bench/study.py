@@ -17,7 +17,7 @@ from mpimbs.bench.cost_fit import ButterflyModel
 from mpimbs.bench.laps import disturbance
 from mpimbs.bench.predict.calibration import Calibration
 from mpimbs.bench.predict.cluster import Cluster, cluster_named
-from mpimbs.bench.predict.predict import predict
+from mpimbs.bench.predict.predict import check_counts, predict
 from mpimbs.bench.speedup import Plan, collect, cores_of, evaluations_per_second, heading, measure_plan
 from mpimbs.bench.verdict import add_speedups, advice, fits, trusted
 from mpimbs.coupling import unavailable
@@ -259,8 +259,9 @@ def predictor(ranks: Sequence[int], cluster: str, comm: MPI.Comm) -> Predictor:
     Raises
     ------
     InputError
-        On all ranks: there is no such cluster.
+        On all ranks: there is no such cluster, or no such number of ranks.
     """
+    check_counts(ranks)
     described = cluster_named(cluster, comm)
 
     def rows(system: Contents, couplings: Sequence[str], comm: MPI.Comm) -> tuple[list[Row], list[str]]:

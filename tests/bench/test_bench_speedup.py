@@ -62,6 +62,8 @@ def test_points_of_a_plan() -> None:
     ):
         with pytest.raises(InputError, match=message):
             plan.checked(system.contents)
+    with pytest.raises(InputError, match="0 ranks: a prediction is for 1 rank at least"):
+        predictor((4, 0), "infiniband", MPI.COMM_SELF)
 
 
 def test_what_is_possible_is_studied() -> None:

@@ -162,9 +162,8 @@ def predict(
     _check(system, coupling)
     known = Calibration(system) if calibration is None else calibration
     wanted = list(ranks)
+    check_counts(wanted)
     for count in wanted:
-        if count < 1:
-            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; correct `ranks`")
         known.division(count, coupling)
     one, rows = evaluate(write_traces(known, 1, coupling), cluster), []
     for count in wanted:
@@ -199,6 +198,13 @@ def best(
     chosen = traced(system) if couplings is None else couplings
     rows = [row for name in chosen for row in predict(system, counts, cluster, name, known)]
     return min(rows, key=lambda row: row.seconds)
+
+
+def check_counts(ranks: Iterable[int]) -> None:
+    """Refuse numbers of ranks that are none."""
+    for count in ranks:
+        if count < 1:
+            raise InputError(f"{count} ranks: a prediction is for 1 rank at least; give whole numbers from 1 on")
 
 
 def ranks_to_predict(system: Contents) -> list[int]:

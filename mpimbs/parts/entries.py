@@ -37,8 +37,8 @@ def energy_and_momentum(structure, springs, gravity, q, u, motion):
 
 @kernel
 def energies(structure, springs, work, gravity, boundary, q, u, motion, found):
-    """Write kinetic and potential energy of whole systems [copies * 2] that differ in states [copies * nq], [copies *
-    nu] alone; `motion` [m * BOUNDARY] is room."""
+    """Write kinetic and potential energy of pieces [copies * 2] that differ in states [copies * nq], [copies * nu]
+    alone; `motion` [m * BOUNDARY] is room, and has that of the last one."""
     copies = found.size // 2
     nq, nu = q.size // copies, u.size // copies
     for k in range(copies):

@@ -321,10 +321,13 @@ class Subchain:
         kinetic, potential, linear, angular = found
         return np.array([kinetic, potential, *linear, *angular])
 
-    def energies(self, q: Floats, u: Floats) -> Floats:
-        """Kinetic and potential energy (J) in states of a whole system, [states, 2]; they are read by address."""
-        found, gravity = np.empty((len(q), 2)), tuple(self.system.gravity)
-        given = self.with_rotors, self.springs, self._whole.work, gravity, AT_REST, q.reshape(-1), u.reshape(-1)
+    def energies(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
+        """Kinetic and potential energy (J) in states [states, 2], as `energy_and_momentum`; they are read by address.
+
+        Of bodies that hang on what moves so in all of them. Leaves the last one's motions in `room_of_motions`.
+        """
+        found, work, gravity = np.empty((len(q), 2)), self._whole.work, tuple(self.system.gravity)
+        given = self.with_rotors, self.springs, work, gravity, boundary.reshape(-1), q.reshape(-1), u.reshape(-1)
         energies(*given, self.room_of_motions, found.reshape(-1))
         return found
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpimbs.base.arguments import all_finite
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.instants import StateAt
+from mpimbs.dynamics.instants import StateAt, energies
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
@@ -134,6 +135,7 @@ class Recorder:
         self._watched: tuple[float, Any, CarriedLoads | None] = (np.nan, None, None)  # of the last look at loads
         self.count = 0  # samples so far
         self.seconds = 0.0  # of wall time spent
+        self._looks_at = 0.0  # s
         self.work = 0.0  # J: that of the segments before, without what events took
 
     def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
@@ -239,7 +241,7 @@ class Recorder:
         """
         if not self.watches:
             return
-        with self._at(stepper.time), self._timed():
+        with self._looking(stepper.time), self._timed():
             self.integrals.take(stepper)
             t, q, u = stepper.time, stepper.q, stepper.u
             if self.extremes is not None and self.extremes.time != t:
@@ -256,26 +258,28 @@ class Recorder:
         return found
 
     @contextlib.contextmanager
-    def _at(self, t: float) -> Iterator[None]:
-        """Look at a state of a time (s), which nobody gave: what is wrong with it is an error of the simulation."""
+    def _looking(self, t: float) -> Iterator[None]:
+        """Look at states from a time (s) on, which nobody gave: what is wrong there is an error of the simulation."""
+        self._looks_at = t
         try:
             yield
         except InputError as error:
             raise SimulationError(
-                f"t = {t:g} s: the state is no longer one ({error}); likely cause: too large a step, or a load that "
-                "grows without bound"
+                f"t = {self._looks_at:g} s: the state is no longer one ({error}); likely cause: too large a step, or a "
+                "load that grows without bound"
             ) from None
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Count the wall time spent, but for that of evaluations, whose phases have their own."""
-        derivative = self.dynamics.derivative
-        began, evaluating = time.perf_counter(), derivative.spent
+        """Count the wall time spent, but for that of evaluations and of the witness, which have their own."""
+        derivative, witness = self.dynamics.derivative, self.witness
+        began, others = time.perf_counter(), derivative.spent + (0.0 if witness is None else witness.seconds)
         yield
-        self.seconds += time.perf_counter() - began + evaluating - derivative.spent
+        others -= derivative.spent + (0.0 if witness is None else witness.seconds)
+        self.seconds += time.perf_counter() - began + others
 
-    def record(self, t: float, moment: Moment, last: bool) -> None:
-        """Take the sample of time `t` (s), whose state is given, perhaps the last; all ranks call.
+    def record(self, states: Sequence[tuple[float, Moment]], last: bool) -> None:
+        """Take samples of times (s), whose states are given, of one step, perhaps up to the last; all ranks call.
 
         Raises
         ------
@@ -284,16 +288,23 @@ class Recorder:
         OutputError
             On all ranks: the sample can't be written.
         """
-        with self._at(t):
-            if self.witness is not None:
-                self.witness.take(t, moment.q, moment.u, moment.given, last)
-            with self._timed():
-                self._take(t, moment)
-        self.count += 1
+        with self._looking(states[0][0]), self._timed():
+            q, u = (np.array([getattr(moment, name) for _, moment in states]) for name in "qu")
+            facts = states[-1][1].norm_error, self.store.due(), not (all_finite(q.ravel()) and all_finite(u.ravel()))
+            norm_error, due, broken = greatest(self.dynamics.comm, facts).tolist()
+            found = None if broken else energies(self.dynamics, q, u)
+            for k, (t, moment) in enumerate(states, 1):
+                self._looks_at, ends = t, k == len(states)
+                if self.witness is not None:
+                    self.witness.take(t, moment.q, moment.u, moment.given, last and ends)
+                at = _Instant(self, t, moment, norm_error)
+                # Without, it is found alone, and what is wrong with the state.
+                if found is not None and math.isfinite(sum(found[k - 1].tolist())):
+                    at.energy = found[k - 1]
+                self._take(at, bool(due) and ends)
+                self.count += 1
 
-    def _take(self, t: float, moment: Moment) -> None:
-        norm_error, due = greatest(self.dynamics.comm, (moment.norm_error, self.store.due())).tolist()
-        at = _Instant(self, t, moment, norm_error)
+    def _take(self, at: _Instant, due: bool) -> None:
         self.balance.take(at.energy, at.work)
         own, common = {}, {}
         for each in self._table.quantities:
@@ -303,7 +314,7 @@ class Recorder:
                 common[each.name] = found
             else:
                 own[each.name] = self._kept(each, found)
-        self.store.add(own, common, bool(due))
+        self.store.add(own, common, due)
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_sizes import ANCHORS, StepMemory
 
 MANY = 2**31
+AT_ONCE = 64  # samples of a step, at the most
 
 
 class Known(NamedTuple):
@@ -149,7 +151,7 @@ class Trajectory(ABC):
             self._events.watch(self.dynamics, self._stepper)
             self._recorder.begin(self._stepper)
             self._recorder.watch(self._stepper)
-            self._record(0.0)
+            self._record([0.0])
             return
         state = self._recall()
         if state.u_held is not None:
@@ -196,20 +198,30 @@ class Trajectory(ABC):
         happening, passed = events.happening(stepper) if events.any else ([], [])
         self._recorder.watch(stepper)
         if stepper.between:
-            while self._next <= (1.0 + TOGETHER) * stepper.time and not self.ended:
-                self._record(self._next)
+            while times := self._due((1.0 + TOGETHER) * stepper.time):
+                self._record(times)
         elif there and goal == sample == stepper.time:
-            self._record(sample)
+            self._record([sample])
         if not self.ended:
             if happening:
                 stepper = self._change(happening, passed)
             self._after_step(stepper)
         return stepper
 
-    def _record(self, t: float) -> None:
-        """Take the sample of a time (s), which is reached, or was in the last step."""
-        self._recorder.record(t, self.stepper.at(t), self._recorder.count + 1 >= self._times.count)
-        self._next = self._times.at(self._recorder.count)
+    def _due(self, t: float) -> list[float]:
+        """Times (s) of the next samples, up to one that is reached."""
+        if self._next > t or self.ended:
+            return []
+        count = self._recorder.count
+        most = AT_ONCE if self._segment.constraints is None else 1  # of solutions that go on from each other
+        numbers = range(count, int(min(count + most, self._times.count)))
+        return list(takewhile(lambda sample: sample <= t, map(self._times.at, numbers)))
+
+    def _record(self, times: list[float]) -> None:
+        """Take the samples of times (s), which are reached, or were in the last step."""
+        recorder, stepper = self._recorder, self.stepper
+        recorder.record([(t, stepper.at(t)) for t in times], recorder.count + len(times) >= self._times.count)
+        self._next = self._times.at(recorder.count)
 
     def _initial(self) -> tuple[Floats, Floats]:
         """This rank's part of the state to begin with, its loops closed."""

@@ -189,9 +189,9 @@ class Projection:
     def sampled(self, violations: Floats) -> None:
         """Take how far loops are from closed in a sample [loops, 2]."""
         worst = self._state.sampled
-        for kind, number, value in zip(KINDS, violations.argmax(axis=0), violations.max(axis=0), strict=True):
+        for k, (kind, value) in enumerate(zip(KINDS, violations.max(axis=0).tolist(), strict=True)):
             if value > worst[kind][0]:
-                worst[kind] = float(value), self._names[number]
+                worst[kind] = value, self._names[violations[:, k].argmax()]
 
     @property
     def state(self) -> ProjectionState:

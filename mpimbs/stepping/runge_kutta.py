@@ -327,10 +327,8 @@ class RungeKutta(Integrator):
         near = m.SLACK * self._fixed if self._fixed else m.TOGETHER * abs(now)
         if t >= now - near:
             return super().at(t)
-        values, *parts = self._within(t)
-        q, u = (part.copy() for part in parts)
-        if self._projection is not None:
-            q, u = self._projection.closed(q, u)
+        values, q, u = self._within(t)
+        q, u = (q.copy(), u.copy()) if self._projection is None else self._projection.closed(q, u)
         work = self._dynamics.comm.allreduce(float(values[self._end])) if self._has_power else 0.0
         return self._moment(q, u, self._anchors_before, work)
 

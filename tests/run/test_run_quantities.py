@@ -1,5 +1,6 @@
 """Quantities of samples, declared once: one of them against an oracle, all by name, and read where they are indexed."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from mpi4py import MPI
 from documents import PAGES, below
 from mpi_helpers import parallel_assert
 from mpimbs import Batch, InputError, Simulation, load, simulate, system_from
+from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, DECLARED
 from mpimbs.files.motion import RunFile
 from mpimbs.model import System
@@ -212,3 +214,25 @@ def test_questions_between_steps_change_nothing_of_a_run(comm: MPI.Comm, spec: s
         result = run.close()
         told.append((result.q[-1].tolist() if comm.rank == 0 else [], result.evaluations, result.step_sizes))
     parallel_assert(told[0] == told[1] and told[0][1] > 400, str(told), comm)
+
+
+@pytest.mark.parametrize("spec", ["spatial_chain:9", "four_bar:2", "coupled_loops", "random_tree:9:4"])
+def test_samples_of_one_step_are_those_taken_alone(comm: MPI.Comm, spec: str) -> None:
+    """Taken together, hundreds in a step, they have the bits of one sample in many steps, and its state's energy."""
+    system = system_from(spec)
+    bodies = ("world", system.contents.name_of(1))
+    system.add_spring(
+        name="spring", bodies=bodies, positions=((0, 0, 0.3), (0, 0.1, 0)), stiffness=3.0, rest=0.1, damping=0.1
+    )
+    few, many = (simulate(system, 0.125, comm, rtol=1e-5, atol=1e-5, every=2.0**-k) for k in (4, 13))
+    most = comm.bcast(1024 / many.steps if comm.rank == 0 else 0.0)
+    parallel_assert(most > 80, f"{most} samples a step", comm)
+    if comm.rank == 0:
+        assert (few.steps, few.evaluations) == (many.steps, many.evaluations)
+        for name in ("t", "q", "u", "energy", "work", *(("loop_violation",) if len(system.contents.loops) else ())):
+            assert np.array_equal(getattr(few, name), getattr(many, name)[::512]), name
+    with closing(Dynamics(system, comm)) as dynamics:
+        q, u = comm.bcast((many.q[77], many.u[77]) if comm.rank == 0 else None)
+        own = q[dynamics.gather_q.part], u[dynamics.gather_u.part]
+        energy = dynamics.energy_and_momentum(*own)[:2]
+    assert comm.rank or np.array_equal(energy, many.energy[77])

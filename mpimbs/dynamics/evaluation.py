@@ -31,7 +31,6 @@ from mpimbs.dynamics.remote_ends import RemoteEnds, place_ends
 from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import address_of
-from mpimbs.kernels.checked import CHECKED
 from mpimbs.kernels.memory import Table, addresses_of
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.boundary import Scans
@@ -190,7 +189,7 @@ class Evaluation:
     def unforced(self) -> dict[str, Any] | None:
         """Where compiled code measures loops, and evaluates, with the wrenches as they stand: fields of
         `closing.CompiledClosing`; None where Python has a say."""
-        if CHECKED or self._solve is not None:
+        if self._solve is not None:
             return None
         assert isinstance(self._coupling, DirectCoupling)
         part, q, u = self._part.plan, np.empty(self._subchain.nq), np.empty(self._subchain.nu)

@@ -14,7 +14,6 @@ from mpimbs.base.errors import HaltError, InputError, SimulationError, as_meant
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import NOTHING, Acted
 from mpimbs.dynamics.loops import ClosedLoops
-from mpimbs.kernels.checked import CHECKED
 from mpimbs.parallel.agreement import together
 
 
@@ -158,7 +157,7 @@ class StateDerivative:
     def compiled(self) -> tuple[int, Integers] | None:
         """Where the compiled evaluation is (`kernels.calling`), without refinement of loops, and the table that it is
         given; None where Python has a say in evaluations."""
-        found = None if CHECKED else self._evaluation.compiled
+        found = self._evaluation.compiled
         return None if found is None else (found[0], found[1].data)
 
     @property

@@ -12,6 +12,8 @@ from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
+from mpimbs.kernels.checked import pass_on
+
 
 def address_of(entry: Dispatcher, *arguments: Any) -> int:
     """Give the address of what Python calls with arguments of these types, compiled or loaded if it isn't yet.
@@ -26,7 +28,8 @@ def address_of(entry: Dispatcher, *arguments: Any) -> int:
 
 @intrinsic
 def call_at(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call what gives a bool and takes the items of a tuple as its arguments; gives False where that raises."""
+    """Call what gives a bool and takes the items of a tuple as its arguments; gives False where that raises, which goes
+    on in the checked build."""
     kinds = tuple(arguments)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -35,7 +38,8 @@ def call_at(typing_context: Any, address: Any, arguments: Any) -> Any:
         builder.store(cgutils.get_null_value(result.type.pointee), result)
         given = cgutils.unpack_tuple(builder, args[1], len(kinds))
         flat = context.get_arg_packer(kinds).as_arguments(builder, given)
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [result, error, *flat])
+        code = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [result, error, *flat])
+        pass_on(context, builder, code, error)
         return context.get_returned_value(builder, types.boolean, builder.load(result))
 
     return types.boolean(types.int64, arguments), lower

@@ -74,6 +74,14 @@ def bound(context: Any, builder: Any, first: Any, count: Any, size: Any) -> None
         context.call_conv.return_user_exc(builder, OutOfBoundsError)
 
 
+def pass_on(context: Any, builder: Any, code: Any, error: Any) -> None:
+    """Have a lowering raise what a function raised that it has called by its address; else no code."""
+    if CHECKED:
+        status = context.call_conv._get_return_status(builder, code, builder.load(error))
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+
+
 def _install() -> None:
     """Have numba's own items of arrays bounded in the same way, its callers named, and rooms of numpy hold NaN."""
     known = {"mpimbs_record": _record}

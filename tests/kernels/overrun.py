@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 
+from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, zero_lanes
 from mpimbs.kernels.memory import aligned_room, span
@@ -40,9 +41,24 @@ def items(numbers, at):
     return numbers[at]
 
 
+@kernel
+def _written(numbers, at):
+    numbers[at] = 0.0
+    return True
+
+
+@kernel
+def _called(address, numbers, at):
+    return call_at(address, (numbers, at))
+
+
+def by_address(numbers, at):
+    return _called(address_of(_written, numbers, at), numbers, at)
+
+
 if __name__ == "__main__":
     numbers = np.zeros(20)
-    for function, last in ((spans, 8), (loads, 19), (stores, 16), (tuples, 14), (items, 19)):
+    for function, last in ((spans, 8), (loads, 19), (stores, 16), (tuples, 14), (items, 19), (by_address, 19)):
         function(numbers, last)
         for at in (last + 1, -1):
             try:

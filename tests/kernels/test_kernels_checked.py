@@ -8,7 +8,7 @@ import pytest
 
 from mpi_helpers import plain_environment
 
-WIDTHS = {"spans": 12, "loads": 1, "stores": 4, "tuples": 6, "items": 1}
+WIDTHS = {"spans": 12, "loads": 1, "stores": 4, "tuples": 6, "items": 1, "_called": 1}
 
 
 @pytest.mark.subprocess

@@ -19,7 +19,6 @@ from mpimbs.forces.at_once import ACTING, ActingPlan, act_at_once
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.forces.springs import MakeExchange
 from mpimbs.kernels.calling import address_of, call_at
-from mpimbs.kernels.checked import CHECKED
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, span, table_at
 from mpimbs.model import facts
@@ -255,7 +254,7 @@ class SideBySide:
     def compiled(self) -> tuple[int, Integers] | None:
         """Where the compiled evaluation is, and its table; None where Python has a say. See `StateDerivative`."""
         tiles, none = self._tiles[0], self._none
-        if len(self._tiles) > 1 or CHECKED or self._given.size:
+        if len(self._tiles) > 1 or self._given.size:
             return None
         sweep = address_of(SYSTEMS_ALONE[tiles.width], tiles.plan, none, none, none, none, none)
         if not self._forced:

@@ -5,7 +5,7 @@
 # make fuzz   set up, try random systems against plain oracles on 1 to 4 ranks, for SECONDS=180
 # make nightly  all of the following, one after the other, also behind one that fails; a table at the end
 # make long   set up, run the tests that take longer, at 1, 2, 3 and 4 ranks; as root those under SLURM too, which it installs
-# make checked  set up, run numeric tests at 1 rank with kernels that hold all they read and write against its bounds
+# make checked  set up, run numeric tests at 1 and 2 ranks with kernels that hold all they read and write against its bounds
 # make processors  set up, run fast numeric tests as on other processors: BLAS for SSE, AVX2, AVX-512, then lanes of 4 and of 2
 # make environments  set up, build the wheel, install it with PETSc, then with MPICH, and run it there
 # make robots set up, fetch packages that bring robots' files, compare these and random ones with MuJoCo and Pinocchio
@@ -31,7 +31,7 @@ export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/python
 RANKS ?= 2
 TEST_RANKS ?= 1 2 3 4
 # Tests of what kernels compute: with bounds they take several times as long, and others have nothing to find there.
-CHECKED ?= $(addprefix tests/,kernels values sweep parts loops coupling closure dynamics)
+CHECKED ?= $(addprefix tests/,kernels values sweep parts loops coupling closure dynamics stepping)
 SECONDS ?= 180
 unexport ARGS  # options of pytest or of the faults: job scripts know a variable of that name
 
@@ -54,7 +54,7 @@ long: peers
 	@bash .ci/test "$(TEST_RANKS)" "long" $(ARGS)
 
 checked: setup
-	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test 1 "not long and not subprocess" $(CHECKED) $(ARGS)
+	@MPIMBS_CHECKED=1 TEST_TIME_LIMIT=600 TEST_ALL_LIMIT=2400 bash .ci/test "1 2" "not long and not subprocess" $(CHECKED) $(ARGS)
 
 processors: setup
 	@bash .ci/processors $(ARGS)

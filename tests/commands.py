@@ -20,7 +20,7 @@ import mpimbs.cli
 import random_robots
 from mpimbs import Batch, load, simulate
 from mpimbs.base.errors import InputError
-from mpimbs.base.names import FORMS
+from mpimbs.base.settings import FORMS
 from mpimbs.coupling import COUPLINGS
 from mpimbs.model import system_from_text, system_text
 from oracles.dense import Array

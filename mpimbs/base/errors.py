@@ -1,9 +1,14 @@
-"""The errors that a user can cause or meet; everything else is a bug and ends with a traceback."""
+"""The errors that a user can cause or meet, and Ctrl-C; everything else is a bug and ends with a traceback."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 Keys = tuple[str | int, ...]
@@ -96,3 +101,34 @@ def warn_caller(text: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mpimbs":
         depth, frame = depth + 1, frame.f_back
     warnings.warn(text, stacklevel=depth)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Have Python raise a Ctrl-C only behind this block, where it would within: half a sample is none."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # no signal is answered here
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        before(*waiting[0])
+
+
+def interrupted(error: BaseException, t: float, kept: str) -> str:
+    """Status of what an interruption, or another error, has stopped at a time (s).
+
+    A Ctrl-C without words gets them: where it stopped, and what is `kept`.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        if not error.args:
+            error.args = (f"the simulation has stopped at t = {t:g} s; {kept}",)
+        return f"interrupted at t = {t:g} s"
+    if isinstance(error, SystemExit):
+        return f"interrupted at t = {t:g} s by sys.exit"
+    return f"stopped: {type(error).__name__} {error}".rstrip()

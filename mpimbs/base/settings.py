@@ -18,6 +18,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from mpimbs.base.errors import InputError
 
+# Names to choose among, known before what they name is imported.
+BALANCED, SERIAL, AUTO = SCHEDULES = ("balanced", "serial", "auto")
+BODIES, SWEEPS = LEAVES = ("bodies", "sweeps")  # what the coupling assembly joins
+DOUBLING, RECURSIVE = FORMS = ("doubling", "recursive")  # of the inertia matrix over ranks
+
 Made = TypeVar("Made", bound="type[Settings]")
 Function = TypeVar("Function", bound=Callable[..., Any])
 

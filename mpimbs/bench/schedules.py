@@ -53,7 +53,7 @@ def compare_schedules(system: Contents, ranks: int, leaves: str, costs: Assembly
     Parameters
     ----------
     leaves : str
-        As of `base.names.LEAVES`.
+        As of `base.settings.LEAVES`.
     """
     divided = divide_tree(system, ranks)
     order = divided.order or Order.of(system)

@@ -40,8 +40,7 @@ from mpimbs.cli.options import (
     read_model,
     setting_options,
 )
-from mpimbs.cli.streams import lasting_streams, leave_no_escapes
-from mpimbs.cli.words import Command, said_on_root, said_together
+from mpimbs.cli.words import Command, lasting_streams, leave_no_escapes, said_on_root, said_together
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.parallel.launcher import launch_of, refuse_singletons, soon_begun
 from mpimbs.stepping.settings import OF_ENSEMBLES, Checkpoints, SimulationSettings

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from mpimbs.base.errors import InputError, SimulationError
-from mpimbs.base.names import DOUBLING, FORMS
 from mpimbs.base.places import check_new
+from mpimbs.base.settings import DOUBLING, FORMS
 from mpimbs.cli.options import (
     ARRAYS,
     coupling_options,

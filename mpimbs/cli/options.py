@@ -179,7 +179,7 @@ def on_first_ranks(comm: MPI.Comm, count: int, work: Callable[[MPI.Comm], None])
 
 def _chosen(comm: MPI.Comm, settings: dict[str, Any], options: dict[str, Any]) -> str:
     """Name of the coupling that is the best for a model on these ranks; rank 0 says why."""
-    from mpimbs.bench.choice import choose_coupling
+    from mpimbs.bench.verdict import choose_coupling
 
     if "solver" in settings:
         raise InputError("options of pcg's solver choose nothing: leave them out, or choose --coupling pcg")

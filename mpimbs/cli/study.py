@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpimbs.base.errors import InputError
-from mpimbs.base.names import LEAVES, SWEEPS
 from mpimbs.base.places import check_folder
+from mpimbs.base.settings import LEAVES, SWEEPS
 from mpimbs.cli.options import (
     coupling_options,
     forces_option,

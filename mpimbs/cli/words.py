@@ -2,17 +2,22 @@
 
 They name settings as Python does, between backticks: `every`, `force=True`, `coupling='dcae'`, `cuts=5`; a command says
 --every, --force, --coupling dcae, --coupling cuts=5 instead. Names that it has no option for are left as they are.
+And the streams that they are written to, of which one that breaks ends no command.
 """
 
 from __future__ import annotations
 
 import ast
+import atexit
+import contextlib
+import os
 import re
 import shlex
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -131,3 +136,56 @@ def _expression(said: ast.Expr, options: dict[str, str]) -> str:
 
 
 _WORDS: dict[type[ast.stmt], Callable[..., str]] = {ast.Assign: _setting, ast.Expr: _expression}
+
+
+class Stream:
+    """A text stream whose first error ends what is written there, and not the command."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream  # None: closed before the start
+        self.error: OSError | None = None  # why it can't be written any more
+
+    def write(self, text: str) -> int:
+        """Write, while that is possible."""
+        if self.error is None and self._stream is not None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._end(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, while that is possible."""
+        if self.error is None and self._stream is not None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._end(error)
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._stream is not None and self._stream.isatty()
+
+    def _end(self, error: OSError) -> None:
+        self.error = error
+        with contextlib.suppress(OSError):  # what waits in its buffer goes nowhere, rather than raise at the exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def leave_no_escapes() -> None:
+    """Keep colorama, which numba wakes where it is installed, from writing an escape sequence when the process ends: in
+    the middle of other ranks' lines, or behind a table in JSON."""
+    if "colorama" in sys.modules:
+        atexit.unregister(sys.modules["colorama"].initialise.reset_all)
+
+
+@contextlib.contextmanager
+def lasting_streams() -> Iterator[Stream]:
+    """Put such streams in the place of standard output, which is given, and of standard error."""
+    with contextlib.redirect_stdout(Stream(sys.stdout)) as out, contextlib.redirect_stderr(Stream(sys.stderr)):
+        yield out

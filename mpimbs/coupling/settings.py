@@ -6,8 +6,19 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from mpimbs.base.names import BALANCED, LEAVES, SCHEDULES, SWEEPS
-from mpimbs.base.settings import COUNT, FRACTION, POSITIVE, OneOf, Setting, Settings, described
+from mpimbs.base.settings import (
+    BALANCED,
+    COUNT,
+    FRACTION,
+    LEAVES,
+    POSITIVE,
+    SCHEDULES,
+    SWEEPS,
+    OneOf,
+    Setting,
+    Settings,
+    described,
+)
 
 COUPLINGS = ("dcae", "pcg", "dca", "dca-terminal", "assembly", "augmented")
 LOOPED = ("dcae", "pcg", "assembly", "augmented")  # couplings that close loops

@@ -10,8 +10,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import not_copied
 from mpimbs.base.former import former_attribute, refuse_former
-from mpimbs.base.names import DOUBLING
-from mpimbs.base.settings import takes
+from mpimbs.base.settings import DOUBLING, takes
 from mpimbs.coupling.settings import EvaluationSettings
 from mpimbs.dynamics.divided import DividedSystem, Share
 from mpimbs.dynamics.joint_loads import JointLoads

@@ -14,7 +14,7 @@ from mpimbs.parallel.agreement import together
 from mpimbs.parts.kinematics import pose_numbers
 
 
-def energies(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
+def sampled_energies(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
     """Give kinetic and potential energy (J) of the whole system in states [states, 2]; all ranks call.
 
     As `Dynamics.energy_and_momentum`, of this rank's part of states [states, nq], [states, nu], which are doubles,

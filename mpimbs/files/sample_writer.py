@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
 from mpimbs.base.disk import reason_of
-from mpimbs.base.interruption import undisturbed
+from mpimbs.base.errors import undisturbed
 from mpimbs.base.sizes import tuned
 from mpimbs.files.output import OutputError, OutputFile, Rows, part_of
 from mpimbs.files.slices import SharedFile, Slices

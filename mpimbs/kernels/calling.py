@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
-from mpimbs.kernels.checked import pass_on
+from mpimbs.kernels.checked import propagate
 
 
 def address_of(entry: Dispatcher, *arguments: Any) -> int:
@@ -39,7 +39,7 @@ def call_at(typing_context: Any, address: Any, arguments: Any) -> Any:
         given = cgutils.unpack_tuple(builder, args[1], len(kinds))
         flat = context.get_arg_packer(kinds).as_arguments(builder, given)
         code = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [result, error, *flat])
-        pass_on(context, builder, code, error)
+        propagate(context, builder, code, error)
         return context.get_returned_value(builder, types.boolean, builder.load(result))
 
     return types.boolean(types.int64, arguments), lower

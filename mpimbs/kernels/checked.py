@@ -74,7 +74,7 @@ def bound(context: Any, builder: Any, first: Any, count: Any, size: Any) -> None
         context.call_conv.return_user_exc(builder, OutOfBoundsError)
 
 
-def pass_on(context: Any, builder: Any, code: Any, error: Any) -> None:
+def propagate(context: Any, builder: Any, code: Any, error: Any) -> None:
     """Have a lowering raise what a function raised that it has called by its address; else no code."""
     if CHECKED:
         status = context.call_conv._get_return_status(builder, code, builder.load(error))

@@ -17,7 +17,7 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
-from mpimbs.base.names import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
+from mpimbs.base.settings import AUTO, BALANCED, BODIES, LEAVES, SCHEDULES, SERIAL, SWEEPS  # noqa: F401
 from mpimbs.kernels.compiler import kernel
 from mpimbs.loops.loop_table import loops_of
 from mpimbs.model.contents import Contents

@@ -16,7 +16,7 @@ from mpimbs.base.arguments import all_finite
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.instants import StateAt, energies
+from mpimbs.dynamics.instants import StateAt, sampled_energies
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
@@ -292,7 +292,7 @@ class Recorder:
             q, u = (np.array([getattr(moment, name) for _, moment in states]) for name in "qu")
             facts = states[-1][1].norm_error, self.store.due(), not (all_finite(q.ravel()) and all_finite(u.ravel()))
             norm_error, due, broken = greatest(self.dynamics.comm, facts).tolist()
-            found = None if broken else energies(self.dynamics, q, u)
+            found = None if broken else sampled_energies(self.dynamics, q, u)
             for k, (t, moment) in enumerate(states, 1):
                 self._looks_at, ends = t, k == len(states)
                 if self.witness is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpimbs.base.interruption import undisturbed
+from mpimbs.base.errors import undisturbed
 from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
 from mpimbs.base.sizes import tuned

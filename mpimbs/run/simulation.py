@@ -16,8 +16,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arguments import check_kinds, doubles
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, not_copied
-from mpimbs.base.interruption import interrupted, undisturbed
+from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, interrupted, not_copied, undisturbed
 from mpimbs.base.places import absolute_path, check_new, replacing
 from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics

@@ -10,11 +10,10 @@ from matplotlib import image
 from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
-from mpimbs.bench.choice import choose_coupling
 from mpimbs.bench.cost_fit import ButterflyModel
 from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks, scaled
 from mpimbs.bench.study import predictor, study, study_lines
-from mpimbs.bench.verdict import add_speedups, advice, fits
+from mpimbs.bench.verdict import add_speedups, advice, choose_coupling, fits
 from mpimbs.model import Joint, System, system_from
 from mpimbs.model.summary import validate
 

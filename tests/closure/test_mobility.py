@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mpimbs.closure.jacobian import LoopJacobian
-from mpimbs.closure.mobility import Mobility, mobility, nearby_state
-from mpimbs.closure.report import loop_report, told_loops
+from mpimbs.closure.report import Mobility, loop_report, mobility, nearby_state, told_loops
 from mpimbs.model import Body, Joint, System, contents_from
 from mpimbs.model.system import contents_of, system_holding
 from oracles import mechanisms
@@ -161,7 +160,7 @@ def test_report_of_loops_that_are_open(turn: float) -> None:
 
 def test_what_is_too_large_is_not_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     system = mechanisms.four_bar(2, 1.0, 0.0)
-    for name, what in (("jacobian.MOST_ENTRIES", 10), ("mobility.MOST_NUMBERS", 3), ("assembly.MOST_PRODUCTS", 10)):
+    for name, what in (("jacobian.MOST_ENTRIES", 10), ("report.MOST_NUMBERS", 3), ("assembly.MOST_PRODUCTS", 10)):
         with monkeypatch.context() as context:
             context.setattr(f"mpimbs.closure.{name}", what)
             report = loop_report(system.contents)

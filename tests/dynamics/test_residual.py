@@ -12,7 +12,7 @@ from mpi_helpers import parallel_assert
 from mpimbs import simulate
 from mpimbs.base.errors import SimulationError
 from mpimbs.closure.jacobian import LoopJacobian
-from mpimbs.closure.mobility import mobility
+from mpimbs.closure.report import mobility
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.residual import EXACT
 from mpimbs.dynamics.state_derivative import StateDerivative

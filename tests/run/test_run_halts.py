@@ -28,7 +28,7 @@ from mpimbs import (
     simulate,
     system_from,
 )
-from mpimbs.base.interruption import undisturbed
+from mpimbs.base.errors import undisturbed
 from mpimbs.base.lock import lock_of
 from mpimbs.files.output import OutputFile
 from mpimbs.run.keeper import Signals

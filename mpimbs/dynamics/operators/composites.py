@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.base.names import DOUBLING, FORMS, RECURSIVE  # noqa: F401
+from mpimbs.base.settings import DOUBLING, FORMS, RECURSIVE  # noqa: F401
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.pipeline import scan_composites
 from mpimbs.kernels.memory import Table, aligned_room, aligned_zeros

@@ -16,7 +16,7 @@ from numba.core.errors import NumbaError
 from mpimbs.base.arguments import check_array, choose
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
-from mpimbs.base.names import DOUBLING, FORMS
+from mpimbs.base.settings import DOUBLING, FORMS
 from mpimbs.closure.jacobian import LoopJacobian, TooLargeError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.composites import (

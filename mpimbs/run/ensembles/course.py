@@ -18,8 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks
-from mpimbs.base.interruption import interrupted, undisturbed
+from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks, interrupted, undisturbed
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
@@ -31,11 +30,10 @@ from mpimbs.files.output import OutputError, OutputFile
 from mpimbs.files.output_layout import lay_out
 from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
-from mpimbs.parallel.agreement import first_failure, first_on_node, together
+from mpimbs.parallel.agreement import Rounds, first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
 from mpimbs.run.ensembles.in_lanes import CopiesInLanes
 from mpimbs.run.ensembles.in_turn import RUNS, CopiesInTurn, CopiesMemory, numbers_told
-from mpimbs.run.ensembles.rounds import Rounds
 from mpimbs.run.keeper import CHECKPOINT, STOP, Keeper, Signals
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import EnsembleResult

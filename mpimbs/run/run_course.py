@@ -11,14 +11,14 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import InputError, InterruptionError, SimulationError
+from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
 from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.files.checkpoint import Kept
 from mpimbs.files.motion import Motion
-from mpimbs.files.output import OutputError, OutputFile
+from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.files.samples import Samples
 from mpimbs.forces.external import ExternalLoads
@@ -266,18 +266,13 @@ class Run(Trajectory):
         self.outcome = result = self.result(status if error is None else f"stopped: {error}")
         if self._stepper is not None:
             self._stepper.close()
-        try:
-            if not isinstance(error, OutputError):  # which has ended it
-                result.extremes = self._recorder.keep_extremes()
-                unfinished = isinstance(error, InterruptionError)
-                self._recorder.store.close(result.status, result.statistics(), unfinished)
-        except OutputError as broken:
-            error = error or broken
+
+        def extremes() -> None:
+            result.extremes = self._recorder.keep_extremes()
+
+        error = self.files.end(self._recorder.store, result, error, self._keeper.hint, extremes)
         result.limits = self._beyond_limits(result)
         self._segment.dynamics.close()
-        self.files.release()
-        if isinstance(error, OutputError):
-            error = OutputError(f"{error}{self._keeper.hint()}")
         if error is not None:
             raise error
         return result

@@ -10,12 +10,12 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpimbs.base.errors import undisturbed
+from mpimbs.base.errors import InterruptionError, SimulationError, by_all_ranks, interrupted, undisturbed
 from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
 from mpimbs.base.sizes import tuned
 from mpimbs.files.checkpoint import Kept, restart_call
-from mpimbs.files.output import NOWHERE, PATIENCE, OutputFile
+from mpimbs.files.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.files.output_layout import versions
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.files.samples import Samples
@@ -23,6 +23,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.text.writing import holds_functions
 from mpimbs.parallel.agreement import on_root, together
 from mpimbs.run.keeper import check_free, clear, place_of
+from mpimbs.run.result import EnsembleResult, Result
 from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 
@@ -158,6 +159,42 @@ class RunFiles:
             if isinstance(error, KeyboardInterrupt) and not error.args:
                 error.args = ("the simulation had not begun",)
             raise
+
+    def end(
+        self,
+        store: Samples | SampleWriter,
+        result: Result | EnsembleResult,
+        error: SimulationError | None,
+        hint: Callable[[], str],
+        before: Callable[[], None] = lambda: None,
+    ) -> SimulationError | None:
+        """Complete the output with a result, and let go of all files; all ranks call.
+
+        Gives the error that has ended the run, or what breaks now, with a hint how to go on. `before` writes the last
+        that there is.
+        """
+        try:
+            if not isinstance(error, OutputError):  # which has ended it
+                before()
+                store.close(result.status, result.statistics(), isinstance(error, InterruptionError))
+        except OutputError as broken:
+            error = error or broken
+        self.release()
+        return OutputError(f"{error}{hint()}") if isinstance(error, OutputError) else error
+
+    def broken(self, error: BaseException, t: float, instead: str, end: Callable[..., object]) -> None:
+        """End what a Ctrl-C or a fault has stopped at a time (s), with its output, if all ranks know of it.
+
+        `instead` is what would have kept the samples where there is no output.
+        """
+        if self._comm.size > 1 and by_all_ranks(error) is None:
+            return
+        kept = f"its samples are lost; {instead}" if self.output is None else f"{self.output} has its samples"
+        with undisturbed():
+            try:
+                end(status=interrupted(error, t, kept))
+            except Exception:  # of what is half done
+                self.abandon()
 
     def abandon(self) -> None:
         """Let go of all files, where an error has left them as they are."""

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arguments import check_kinds, doubles
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import InputError, SimulationError, by_all_ranks, interrupted, not_copied, undisturbed
+from mpimbs.base.errors import InputError, SimulationError, not_copied
 from mpimbs.base.places import absolute_path, check_new, replacing
 from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
@@ -304,21 +304,11 @@ class Simulation:
 
     def _break(self, error: BaseException) -> None:
         """End what an error has stopped, which may be a Ctrl-C: with its output, if all ranks know of it."""
-        run, path = self._run, self._run.files.output
+        run = self._run
         with self._open:
-            if run.outcome is not None or not (self._comm.size == 1 or by_all_ranks(error) is not None):
-                return
-            kept = (
-                "its samples are lost; give an `output`, or take steps with `Simulation`"
-                if path is None
-                else (f"{path} has its samples")
-            )
-            status = interrupted(error, 0.0 if run.starting else run.stepper.time, kept)
-            with undisturbed():
-                try:
-                    run.end(status=status)
-                except Exception:  # of what is half done
-                    run.files.abandon()
+            if run.outcome is None:
+                t = 0.0 if run.starting else run.stepper.time
+                run.files.broken(error, t, "give an `output`, or take steps with `Simulation`", run.end)
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write the state now: q and u to an .npz file, for `--state`; or without a path a checkpoint, for `restart`.

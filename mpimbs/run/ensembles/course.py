@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import HaltError, InterruptionError, SimulationError, by_all_ranks, interrupted, undisturbed
+from mpimbs.base.errors import HaltError, SimulationError
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.members import Members
 from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
@@ -26,7 +26,7 @@ from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
 from mpimbs.files.motion import Motion
-from mpimbs.files.output import OutputError, OutputFile
+from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out
 from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
@@ -194,21 +194,9 @@ class EnsembleRun:
         except SimulationError as stopped:
             self._end(stopped)
         except BaseException as error:
-            self._break(error)
+            self._files.broken(error, self._time, "give an `output`", self._end)
             raise
         return self._end()
-
-    def _break(self, error: BaseException) -> None:
-        """End what a Ctrl-C or a fault has stopped, with its output, if all ranks know of it."""
-        if self._comm.size > 1 and by_all_ranks(error) is None:
-            return
-        path = self._files.output
-        kept = "its samples are lost; give an `output`" if path is None else f"{path} has its samples"
-        with undisturbed():
-            try:
-                self._end(status=interrupted(error, self._time, kept))
-            except Exception:  # of what is half done
-                self._files.abandon()
 
     def _advance(self, t: float, shown: Progress) -> None:
         """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
@@ -361,14 +349,7 @@ class EnsembleRun:
         """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
         result = self._result(status if error is None else f"stopped: {error}")
         self._copies.close()
-        try:
-            if not isinstance(error, OutputError):  # which has ended it
-                self._store.close(result.status, result.statistics(), isinstance(error, InterruptionError))
-        except OutputError as broken:
-            error = error or broken
-        self._files.release()
-        if isinstance(error, OutputError):
-            error = OutputError(f"{error}{self._keeper.hint()}")
+        error = self._files.end(self._store, result, error, self._keeper.hint)
         if error is not None:
             raise error
         return result

@@ -79,6 +79,11 @@ class StateAt:
         return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(*given))
 
     @cached_property
-    def violations(self) -> Floats:
+    def measured(self) -> Floats:
+        """How far loops are from closed, in two ways [loops, 4]; see `StateClosing.apart`."""
         assert self._dynamics.loops is not None and self.energy is not None  # which checks the state
-        return self._dynamics.loops.measured(self.q, self.u)[:, :2]
+        return self._dynamics.loops.measured(self.q, self.u)
+
+    @cached_property
+    def violations(self) -> Floats:
+        return self.measured[:, :2]

@@ -90,9 +90,14 @@ class StateClosing:
 
     def measured(self, q: Floats, u: Floats) -> Floats:
         """Measure both of `apart`, of arrays that were checked [loops, 4]."""
-        self._divided.measure(q, u)
-        found = np.zeros((len(self._names), 4))
-        measure_apart(self._table.data, found.reshape(-1))
+        return self.all_measured(q[None], u[None])[0]
+
+    def all_measured(self, q: Floats, u: Floats) -> Floats:
+        """Measure both of `apart` in states [states, nq], [states, nu] that were checked [states, loops, 4]."""
+        found = np.zeros((len(q), len(self._names), 4))
+        for state, own_q, own_u in zip(found, q, u, strict=True):
+            self._divided.measure(own_q, own_u)
+            measure_apart(self._table.data, state.reshape(-1))
         return greatest(self._divided.comm, found)
 
     def roundings(self, q: Floats) -> Floats:

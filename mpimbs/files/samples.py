@@ -1,7 +1,8 @@
-"""Samples of a running system or of copies, kept in memory on rank 0."""
+"""Samples of a running system or of copies, kept in memory: each rank has its part, until rank 0 gets them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.parallel.reorder import Gather, Reorder
+from mpimbs.files.slices import Slices
 
 
 class Samples:
-    """Keeps samples in memory on rank 0; all ranks make it together and call.
+    """Keeps samples in memory, those before a `sync` on rank 0; all ranks make it together and call.
 
     Parameters
     ----------
@@ -31,12 +32,14 @@ class Samples:
         self, comm: MPI.Comm, widths: dict[str, int], shapes: dict[str, tuple[int, ...]], before: Sequence[Samples] = ()
     ) -> None:
         self._comm, self._shapes = comm, shapes
-        self._gathers = {name: Gather(comm, Reorder(comm, comm.allgather(width))) for name, width in widths.items()}
+        self._slices = {name: Slices(comm, width, math.prod(shapes[name][1:])) for name, width in widths.items()}
         self._rows: dict[str, list[Any]] = {name: [] for name in shapes}
+        self._own: dict[str, list[Floats]] = {name: [] for name in widths}  # of several ranks, what waits
         self.all = [*before, self]  # those of the structures so far
 
     def next(self, widths: dict[str, int], shapes: dict[str, tuple[int, ...]], begin: Any) -> Samples:
         """Give what keeps the samples of another structure, behind these."""
+        self.sync()
         return Samples(self._comm, widths, shapes, self.all)
 
     def due(self) -> bool:
@@ -45,12 +48,15 @@ class Samples:
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
         """Take a sample: this rank's blocks of it, and what all ranks have, by quantity."""
-        alone = self._comm.size == 1  # of one rank blocks are the whole
-        whole = common | (own if alone else {name: gather(own[name].ravel()) for name, gather in self._gathers.items()})
-        if self._comm.rank == 0:
-            for name, shape in self._shapes.items():
-                values = whole[name]
-                self._rows[name].append(np.array(values, np.float64).reshape(shape) if shape else float(values))
+        whole = common
+        if self._comm.size == 1:  # of one rank blocks are the whole
+            whole = common | own
+        else:
+            for name, values in own.items():
+                self._own[name].append(np.array(values, np.float64).ravel())
+        for name, values in whole.items() if self._comm.rank == 0 else ():
+            shape = self._shapes[name]
+            self._rows[name].append(np.array(values, np.float64).reshape(shape) if shape else float(values))
 
     def read(self, count: int, name: str, at: tuple[Any, ...] | None = None) -> Floats | None:
         """Give the first samples of a name, all or at a place of the array; None if there are none."""
@@ -67,7 +73,17 @@ class Samples:
         return {} if parts is None else {name: np.hstack([part[name] for part in parts]) for name in found}
 
     def sync(self) -> None:
-        """There is nothing to wait for."""
+        """Bring what waits to rank 0."""
+        for name, plan in self._slices.items():
+            rows = self._own[name]
+            if rows:
+                self._own[name], whole = [], np.empty((len(rows) if self._comm.rank == 0 else 0, sum(plan.counts)))
+
+                def take(where: slice, columns: slice, piece: Floats, whole: Floats = whole) -> None:
+                    whole[where, columns] = piece
+
+                plan.collect(rows, take)
+                self._rows[name].extend(whole.reshape(len(whole), *self._shapes[name]))
 
     def close(self, status: str, statistics: dict[str, Any], unfinished: bool = False) -> None:
         """There is nothing to end."""

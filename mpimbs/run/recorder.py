@@ -293,6 +293,8 @@ class Recorder:
             facts = states[-1][1].norm_error, self.store.due(), not (all_finite(q.ravel()) and all_finite(u.ravel()))
             norm_error, due, broken = greatest(self.dynamics.comm, facts).tolist()
             found = None if broken else sampled_energies(self.dynamics, q, u)
+            loops = None if broken else self.dynamics.loops
+            measured = None if loops is None else loops.all_measured(q, u)
             for k, (t, moment) in enumerate(states, 1):
                 self._looks_at, ends = t, k == len(states)
                 if self.witness is not None:
@@ -301,6 +303,8 @@ class Recorder:
                 # Without, it is found alone, and what is wrong with the state.
                 if found is not None and math.isfinite(sum(found[k - 1].tolist())):
                     at.energy = found[k - 1]
+                    if measured is not None:
+                        at.measured = measured[k - 1]
                 self._take(at, bool(due) and ends)
                 self.count += 1
 

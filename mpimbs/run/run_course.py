@@ -237,6 +237,8 @@ class Run(Trajectory):
         if (witness := self._recorder.witness) is not None:
             result.witness = witness.seen.told()
         store = self._recorder.store
+        if isinstance(store, Samples):
+            store.sync()
         result.loops = self._totals.told_loops(segment)
         result.peaks = self._totals.peaks(self._recorder)
         result.events = self._events.happened

@@ -86,7 +86,7 @@ OF_LOOPS: dict[str, Call] = {
 NONE = {
     *("close", "derivative"),
     *("actuated", "apart", "compiled", "count_turns", "dropped", "evaluations", "opened", "power", "refine"),
-    *("measured", "roundings", "powers", "seen", "why_open"),
+    *("all_measured", "measured", "roundings", "powers", "seen", "why_open"),
     *("spring_energy", "stabilise", "warn_of_open", "wind", "winds", "wound"),  # lists, words, one array
     *(
         f"derivative.{name}"

@@ -325,6 +325,8 @@ class EnsembleRun:
         result.restarts = self._files.restarts()
         if not self._settings.no_witness:
             result.witness = self._seen_by_all()
+        if isinstance(self._store, Samples):
+            self._store.sync()
         if self._comm.rank == 0:
             systems, table, path = members.systems, members.table, self._files.output
             parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}

@@ -316,10 +316,9 @@ class Loops:
         """Give where they are measured."""
         table, measured, motions = self._loop_table, self._measured, self._motions[:, 9:12]
         strides = [stride // motions.itemsize for stride in motions.strides]
-        loops = [
-            (*numbers_at(row), row.strides[0] // row.itemsize, loop)
-            for row, loop in zip(measured, table.numbers.tolist(), strict=True)
-        ]
+        first, size = numbers_at(measured[:1])  # of each loop the same, some way behind
+        columns = first + measured.strides[0] * np.arange(len(table)), size, measured.strides[1] // measured.itemsize
+        loops = np.stack(np.broadcast_arrays(*columns, table.numbers), axis=1)
         drives = self._drives.reshape(-1, 6, DRIVE)
         windings = [
             (*numbers_at(drives[loop, freedom, WOUND:][:1]), *numbers_at(measured[loop, ENERGY + 2 + freedom :][:1]))
@@ -331,7 +330,7 @@ class Loops:
         by_coordinates, by_neither = np.where(geared, (factors[:, :2].sum(axis=1), factors[:, 2]), 0.0)
         roundings = np.stack((by_coordinates, by_neither, np.where(geared, 0.0, 1.0 / table.lengths)), axis=1)
         return MeasuredLoops(
-            rows_of(loops),
+            rows_of(loops.tolist()),
             rows_of([(*numbers_at(motions), *strides[::-1])]),
             rows_of(windings),
             units.ravel(),

@@ -217,7 +217,8 @@ class Life:
         """Go on from a checkpoint; gives its time (s)."""
         course, kept = self.course, read_checkpoint(file, self.part)
         now: float = kept.header["time"]
-        if course.steps and not (course.drives or course.commands) and self._source.chance(0.3):
+        # Rank 0 says it: one that was idle has drawn nothing of what others have drawn in this act.
+        if course.steps and not (course.drives or course.commands) and self.part.bcast(self._source.chance(0.3)):
             restart(kept, self.part, system=course.system)
             return now
         course.commanded(now)

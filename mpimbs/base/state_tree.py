@@ -55,7 +55,7 @@ def _names_of(kind: Any) -> tuple[str, ...]:
 
 
 def made_again(kind: type[Tree], plain: Any, arrays: dict[str, Floats], path: str = "") -> Tree:
-    """Give the state of a type that `taken_apart` gave in parts; fields that are not there have their defaults.
+    """Give the state of a type that `taken_apart` gave in parts; fields that are not there have their defaults, if any.
 
     Raises
     ------
@@ -81,7 +81,8 @@ def _made(kind: Any, plain: Any, arrays: dict[str, Floats], path: str) -> Any:
 
     if names := _names_of(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: part(hints[name], name) for name in names if name in plain})
+        defaults = getattr(kind, "_field_defaults", vars(kind))
+        return kind(**{name: part(hints[name], name) for name in names if name in plain or name not in defaults})
     if origin is dict:
         return {given[0](name): part(given[1], name) for name in plain}
     if origin is list:

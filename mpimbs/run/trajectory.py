@@ -210,7 +210,7 @@ class Trajectory(ABC):
 
     def _due(self, t: float) -> list[float]:
         """Times (s) of the next samples, up to one that is reached."""
-        if self._next > t or self.ended:
+        if self._next > t:  # at the end there is none
             return []
         count = self._recorder.count
         most = AT_ONCE if self._segment.constraints is None else 1  # of solutions that go on from each other

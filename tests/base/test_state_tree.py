@@ -52,7 +52,15 @@ def test_a_tree_goes_through_json() -> None:
     assert again.rates is None and again.perhaps is not None and again.perhaps.count == 3
 
 
+def test_what_an_earlier_version_lacks_has_its_default() -> None:
+    """Of dataclasses and of NamedTuples; what has none is missed, below."""
+    plain, arrays = taken_apart(Leaf((Pair(2.0, "a"),), {"q": np.ones(2)}, 3))
+    del plain["count"], plain["pairs"][0]["where"]
+    again = made_again(Leaf, plain, arrays)
+    assert (again.pairs, again.count) == ((Pair(2.0),), 0) and np.array_equal(again.rows["q"], np.ones(2))
+
+
 def test_of_another_type() -> None:
     plain, arrays = taken_apart(Leaf((), {}, 1))
-    with pytest.raises(TypeError):
+    with pytest.raises(KeyError):
         made_again(Root, plain, arrays)

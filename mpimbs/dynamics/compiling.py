@@ -112,7 +112,6 @@ def compile_kernels(
             alone.loads.residual(q, u)
         if sampled:
             alone.energy_and_momentum(q, u)
-            alone.subchain.energies(q[None], u[None])
             make_quaternions_unit(0.0, alone.subchain.structure, q)
             with closing(Scan(MPI.COMM_SELF, alone.subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[kernels])) as scan:
                 scan(alone.subchain.boundary_motion(q, u))

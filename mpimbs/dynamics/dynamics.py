@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
@@ -23,6 +24,7 @@ from mpimbs.dynamics.state_derivative import StateDerivative
 from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import communicator, same_system
+from mpimbs.parts.subchain import AT_REST
 
 # Where names of former versions are now: they answer for one version.
 MOVED = {
@@ -150,18 +152,11 @@ class Dynamics:
     def energy_and_momentum(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J), linear (N s) and angular (N m s) momentum of the whole system [8].
 
-        The same on every rank; see `Subchain.energy_and_momentum`, to which springs between bodies are added. Arguments
+        The same on every rank; see `Subchain.totals`, to which springs between bodies are added. Arguments
         and InputError as of `accelerations`.
         """
         q, u, _ = self.divided.agreed(q, u)
-        motion = self.subchain.motions(q, u, self.divided.evaluation.boundary_motion(q, u))
-        mine = self.subchain.energy_and_momentum(q, u, self.system.gravity, motion)
-        mine[1] += self.divided.external.spring_energy(motion)
-        if self.loops is not None:
-            mine[1] += self.loops.spring_energy(q, u)
-        if self.comm.size > 1:
-            self.comm.Allreduce(MPI.IN_PLACE, mine)
-        return mine
+        return totals_of(self, q[None], u[None])[0]
 
     def poses(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
         """Give the poses of this rank's bodies: rotations [n, 3, 3], positions [n, 3] (m); see `body_poses`.
@@ -210,3 +205,24 @@ class Dynamics:
         def __setattr__(self, name: str, value: Any) -> None:
             refuse_former("dynamics", MOVED, name)
             super().__setattr__(name, value)
+
+
+def totals_of(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
+    """Give energy and momentum of the whole system in states [states, 8]; all ranks call.
+
+    As `Dynamics.energy_and_momentum`, of this rank's part of states [states, nq], [states, nu], which are doubles,
+    finite, and not looked at.
+    """
+    comm, subchain, external, loops = dynamics.comm, dynamics.subchain, dynamics.divided.external, dynamics.loops
+    boundary, states = AT_REST, list(zip(q, u, strict=True))
+    if comm.size > 1:
+        boundary = np.array([dynamics.divided.evaluation.boundary_motion(*state).flatten() for state in states])
+    found = subchain.totals(q, u, boundary)
+    for k, state in enumerate(states):
+        if external.springs is not None:
+            found[k, 1] += external.spring_energy(subchain.motions(*state, boundary[k] if comm.size > 1 else AT_REST))
+        if loops is not None and loops.driven:
+            found[k, 1] += loops.spring_energy(*state)
+    if comm.size > 1:
+        comm.Allreduce(MPI.IN_PLACE, found)
+    return found

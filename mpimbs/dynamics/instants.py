@@ -4,34 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-from mpi4py import MPI
-
 from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.parallel.agreement import together
 from mpimbs.parts.kinematics import pose_numbers
-
-
-def sampled_energies(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
-    """Give kinetic and potential energy (J) of the whole system in states [states, 2]; all ranks call.
-
-    As `Dynamics.energy_and_momentum`, of this rank's part of states [states, nq], [states, nu], which are doubles,
-    finite, and not looked at.
-    """
-    comm, subchain, external, loops = dynamics.comm, dynamics.subchain, dynamics.divided.external, dynamics.loops
-    if comm.size == 1 and external.springs is None and (loops is None or not loops.driven):
-        return subchain.energies(q, u)
-    found = np.empty((len(q), 2))
-    for k, state in enumerate(zip(q, u, strict=True)):
-        boundary = dynamics.divided.evaluation.boundary_motion(*state)
-        found[k] = subchain.energies(q[k : k + 1], u[k : k + 1], boundary)
-        found[k, 1] += external.spring_energy(subchain.room_of_motions)
-        found[k, 1] += 0.0 if loops is None else loops.spring_energy(*state)
-    if comm.size > 1:
-        comm.Allreduce(MPI.IN_PLACE, found)
-    return found
 
 
 class StateAt:

@@ -46,6 +46,13 @@ class _LanesModel(models.PrimitiveModel):
 LANES = {width: Lanes(width) for width in WIDTHS}
 
 
+class Shared(types.Array):
+    """The numba type of a flat array of numbers that all lanes have in common: one double each."""
+
+
+register_model(Shared)(models.ArrayModel)
+
+
 @functools.cache
 def native_width() -> int:
     """Number of doubles in a SIMD register of this processor: 8 with AVX-512, 4 with AVX2, 2 otherwise."""
@@ -129,13 +136,29 @@ def machine_type(kind: Any) -> Any:
     return kind.vector if isinstance(kind, Lanes) else ir.DoubleType()
 
 
+def read_items(context: Any, builder: Any, kinds: Any, array: Any, index: Any, count: int = 1) -> list[Any]:
+    """Read so many numbers from an array, whose first double is at an index, in a lowering.
+
+    `kinds`: that of the numbers, and that of the array. Of what lanes share, each gets what there is.
+    """
+    number, kind = kinds
+    one = machine_type(number)
+    spread = isinstance(kind, Shared) and isinstance(number, Lanes)
+    if spread:
+        one, index = ir.DoubleType(), builder.sdiv(index, ir.Constant(index.type, number.width))
+    first = pointer(context, builder, kind, array, index, one, count)
+    values = []
+    for i in range(count):
+        values.append(builder.load(builder.gep(first, [ir.Constant(index.type, i)])))
+        values[-1].align = 8
+    return [_broadcast(builder, number.vector, value) for value in values] if spread else values
+
+
 # A double, too, is loaded and stored without numba's treatment of negative indices.
 @intrinsic
 def _load(typing_context: Any, like: Any, array: Any, index: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(pointer(context, builder, sig.args[1], args[1], args[2], machine_type(like)))
-        value.align = 8
-        return value
+        return read_items(context, builder, (like, sig.args[1]), args[1], args[2])[0]
 
     return like(like, array, types.intp), lower
 
@@ -148,6 +171,12 @@ def _store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), lower
+
+
+@intrinsic
+def _shared(typing_context: Any, array: Any) -> Any:
+    kind = Shared(types.float64, 1, "C", name="shared(float64)")
+    return kind(array), lambda context, builder, sig, args: args[0]
 
 
 @intrinsic(prefer_literal=True)
@@ -283,6 +312,11 @@ def store(array: Any, index: int, value: Any) -> None:
     array[index] = value
 
 
+def shared(array: Any) -> Any:
+    """Give a flat array of doubles as numbers that all lanes have in common, to be loaded."""
+    return array
+
+
 def width(zero: Any) -> int:
     """Number of doubles in a number of the type of `zero`: 1, or W for lanes."""
     return 1
@@ -330,6 +364,7 @@ def _overload_width(zero):
 
 implement(load, lambda zero, array, index: _load(zero, array, index))
 implement(store, lambda array, index, value: _store(array, index, value))
+implement(shared, lambda array: _shared(array))
 implement(sqrt, lambda value: np.sqrt(value), lambda value: _sqrt_lanes(value))
 implement(absolute, lambda value: abs(value), lambda value: _absolute_lanes(value))
 implement(largest, lambda a, b: a if a > b or a != a else b, lambda a, b: _largest_lanes(a, b))

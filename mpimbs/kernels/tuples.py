@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mpimbs.kernels.compiler import kernel_overload
-from mpimbs.kernels.lanes import FLAGS, Lanes, implement, load, machine_type, pointer, store
+from mpimbs.kernels.lanes import FLAGS, Lanes, implement, load, machine_type, pointer, read_items, store
 
 
 def _width(kind: Any) -> int:
@@ -33,10 +33,8 @@ def _loaded(count: int) -> Any:
     @intrinsic
     def loaded(typing_context: Any, zero: Any, array: Any, base: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            values = []
-            for item in _items(context, builder, array, args[1], args[2], zero, count):
-                values.append(builder.load(item))
-                values[-1].align = 8
+            index = builder.mul(args[2], ir.Constant(args[2].type, _width(zero)))
+            values = read_items(context, builder, (zero, array), args[1], index, count)
             return context.make_tuple(builder, sig.return_type, values)
 
         return types.UniTuple(zero, count)(zero, array, types.intp), lower

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import borrowed, span
+from mpimbs.kernels.memory import borrowed
 from mpimbs.kernels.tuples import load3, load6, load9, load18, store_numbers
 from mpimbs.kernels.widths import by_width
 from mpimbs.parts.passes import systems_alone
 from mpimbs.spatial.vectors import rotate
 from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
 from mpimbs.sweep.inward import inward, outward
-from mpimbs.sweep.joint_forces import joint_forces, spring_energy
-from mpimbs.sweep.magnitudes import rotor_energy, totals
+from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
 from mpimbs.sweep.structure import BIAS, BOUNDARY, FIRST_Q, TURN, TURNING
 from mpimbs.sweep.walk import place_boundary
@@ -24,28 +23,6 @@ def move(structure, work, q, u, boundary, motion):
     for slot in range(1, boundary.size // BOUNDARY):
         place_boundary(0.0, work.junction, slot, load18(0.0, boundary, slot * BOUNDARY))
     motions(0.0, structure, work, u, boundary, motion)
-
-
-@kernel
-def energy_and_momentum(structure, springs, gravity, q, u, motion):
-    """Kinetic and potential energy, linear and angular momentum of one piece, from the motions of its steps."""
-    kinetic, potential, linear, angular = totals(0.0, structure, gravity, motion)
-    kinetic += rotor_energy(0.0, structure, u)
-    potential += spring_energy(0.0, structure, springs, q)
-    return kinetic, potential, linear, angular
-
-
-@kernel
-def energies(structure, springs, work, gravity, boundary, q, u, motion, found):
-    """Write kinetic and potential energy of pieces [copies * 2] that differ in states [copies * nq], [copies * nu]
-    alone; `motion` [m * BOUNDARY] is room, and has that of the last one."""
-    copies = found.size // 2
-    nq, nu = q.size // copies, u.size // copies
-    for k in range(copies):
-        own_q, own_u = span(q, k * nq, nq), span(u, k * nu, nu)
-        move(structure, work, own_q, own_u, boundary, motion)
-        kinetic, potential, _, _ = energy_and_momentum(structure, springs, gravity, own_q, own_u, motion)
-        found[2 * k], found[2 * k + 1] = kinetic, potential
 
 
 @kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +13,9 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
-from mpimbs.parts.entries import (
-    displace,
-    energies,
-    energy_and_momentum,
-    forces_of_part,
-    joint_loads,
-    loads_of_bodies,
-    move,
-    prescribe,
-)
+from mpimbs.parts.entries import displace, forces_of_part, joint_loads, loads_of_bodies, move, prescribe
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
+from mpimbs.parts.totals import Totals
 from mpimbs.sweep.build import AlongAxes, Build, build, inboard_bodies, rotors_of
 from mpimbs.sweep.magnitudes import load_magnitudes, reached
 from mpimbs.sweep.motion import broken_quaternion
@@ -302,34 +293,15 @@ class Subchain:
         displace(self.structure, q, move, moved)
         return moved
 
-    def energy_and_momentum(
-        self, q: Floats, u: Floats, gravity: Iterable[float], motion: Floats | None = None
-    ) -> Floats:
-        """Kinetic and potential energy (J), linear (N s) and angular (N m s) momentum: eight numbers.
-
-        `motion` is that of the steps, as `motions` gives it of a state that was checked; of a subchain on the world it
-        is found here by default.
+    @functools.cached_property
+    def totals(self) -> Totals:
+        """Gives energy and momentum of states [states, 8] that are not looked at again.
 
         Kinetic energy is that of the bodies and of the rotors of joints, which have no part in the momenta. Potential
         energy is that of weight, zero at the inertial origin, and of the joint springs; momenta are in the
         inertial frame, the angular one about its origin.
         """
-        if motion is None:
-            q, u = self.state(q, u)
-            motion = self.motions(q, u)
-        found = energy_and_momentum(self.with_rotors, self.springs, tuple(gravity), q, u, motion)
-        kinetic, potential, linear, angular = found
-        return np.array([kinetic, potential, *linear, *angular])
-
-    def energies(self, q: Floats, u: Floats, boundary: Floats = AT_REST) -> Floats:
-        """Kinetic and potential energy (J) in states [states, 2], as `energy_and_momentum`; they are read by address.
-
-        Of bodies that hang on what moves so in all of them. Leaves the last one's motions in `room_of_motions`.
-        """
-        found, work, gravity = np.empty((len(q), 2)), self._whole.work, tuple(self.system.gravity)
-        given = self.with_rotors, self.springs, work, gravity, boundary.reshape(-1), q.reshape(-1), u.reshape(-1)
-        energies(*given, self.room_of_motions, found.reshape(-1))
-        return found
+        return Totals(self.made, self.with_rotors, np.array(self.system.gravity), self.nq, len(self.inboard))
 
     def joint_loads(
         self,

@@ -16,7 +16,8 @@ from mpimbs.base.arguments import all_finite
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.instants import StateAt, sampled_energies
+from mpimbs.dynamics.dynamics import totals_of
+from mpimbs.dynamics.instants import StateAt
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
@@ -292,7 +293,7 @@ class Recorder:
             q, u = (np.array([getattr(moment, name) for _, moment in states]) for name in "qu")
             facts = states[-1][1].norm_error, self.store.due(), not (all_finite(q.ravel()) and all_finite(u.ravel()))
             norm_error, due, broken = greatest(self.dynamics.comm, facts).tolist()
-            found = None if broken else sampled_energies(self.dynamics, q, u)
+            found = None if broken else totals_of(self.dynamics, q, u)[:, :2]
             loops = None if broken else self.dynamics.loops
             measured = None if loops is None else loops.all_measured(q, u)
             for k, (t, moment) in enumerate(states, 1):

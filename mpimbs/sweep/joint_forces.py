@@ -152,19 +152,17 @@ def joint_forces(zero, structure, springs, q, u, tau, total):
             _subtract(zero, total, first + 3, rotate_back(rotation, (k[0] * x[0], k[1] * x[1], k[2] * x[2])))
 
 
-@kernel
-def spring_energy(zero, structure, springs, q):
-    """Energy (J) held by the springs of the joints."""
-    energy = zero
-    if springs.stiffness.size == 0:
+@kernel(inline=True)
+def spring_energy(zero, structure, springs, step, q):
+    """Energy (J) held by the springs of a step's joint: stiffness, rest and cross of `Springs`."""
+    (stiffness, rest, cross), energy = springs, zero
+    if stiffness.size == 0:
         return energy
-    for step in range(structure.steps.shape[0]):
-        first = structure.steps[step, FIRST_U]
-        stretched = deflection(zero, structure, step, q, springs.rest)
-        for d in range(first, structure.steps[step, LAST_U]):
-            x = stretched[d - first]
-            energy = energy + 0.5 * load(zero, springs.stiffness, d * width(zero)) * x * x
-        if structure.steps[step, TURN] == 4 and springs.cross.size > 0:
-            c, x = load3(zero, springs.cross, first), stretched
-            energy = energy + c[0] * x[0] * x[1] + c[1] * x[0] * x[2] + c[2] * x[1] * x[2]
+    first = structure.steps[step, FIRST_U]
+    x = deflection(zero, structure, step, q, rest)
+    for d in range(first, structure.steps[step, LAST_U]):
+        energy = energy + 0.5 * load(zero, stiffness, d * width(zero)) * x[d - first] * x[d - first]
+    if structure.steps[step, TURN] == 4 and cross.size > 0:
+        c = load3(zero, cross, first)
+        energy = energy + c[0] * x[0] * x[1] + c[1] * x[0] * x[2] + c[2] * x[1] * x[2]
     return energy

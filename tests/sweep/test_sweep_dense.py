@@ -26,7 +26,7 @@ def assert_as_dense(system: System, q: Array, u: Array, tau: Array, t: float = 0
         udot, rates = np.full(system.nu, np.nan), np.full(system.nq, np.nan)
         dynamics.derivative(t, q, u, udot, rates, tau)
         rotations, positions = dynamics.subchain.body_poses(q)
-        totals = dynamics.subchain.energy_and_momentum(q, u, gravity)
+        totals = dynamics.energy_and_momentum(q, u)
     assert_close("accelerations", udot, dense.dense_accelerations(system, q, u, tau, t), "dense")
     assert_close("coordinate rates", rates, dense.coordinate_rates(system, q, u), "dense")
     state = dense.kinematics(system, q, u)

@@ -31,10 +31,12 @@ from mpimbs.parts.scales import scales_of
 from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
+from mpimbs.parts.totals import TOTALS_OF_COPIES
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.grip import Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
+from mpimbs.sweep.totals import TOTALS
 
 
 class CopiesPlan(NamedTuple):
@@ -241,7 +243,7 @@ class SideBySide:
         q, u = self.initial_state()
         udot = np.empty(u.shape)
         self._sweep(q.ravel(), u.ravel(), self._none, udot.reshape(-1), np.empty(q.size))
-        self.energies(q[:1], u[:1])
+        self.energies(q, u)
         if checked:
             self._residual(0, q[0], u[0], udot[0])
 
@@ -330,16 +332,13 @@ class SideBySide:
 
     def energies(self, q: Floats, u: Floats) -> Floats:
         """Give kinetic and potential energy (J) of every copy [copies, 2]; see `Dynamics.energy_and_momentum`."""
-        parts = self._subchains
-        if len(parts) == 1:
-            found = parts[0].energies(q, u)
-        else:
-            found = np.concatenate(
-                [part.energies(q[k : k + 1], u[k : k + 1]) for k, part in enumerate(parts[: len(q)])]
-            )
-        for k in range(len(q)) if self.forces.springs else ():
+        parts, found = self._subchains, np.empty((self.count, TOTALS))
+        for tiles in self._tiles:
+            gravity = -tiles.loads.reshape(-1, 12)[0, 3:6]
+            TOTALS_OF_COPIES[tiles.width](tiles.plan, gravity, AT_REST, q.reshape(-1), u.reshape(-1), found.reshape(-1))
+        for k in range(self.count) if self.forces.springs else ():
             found[k, 1] += self.forces.spring_energy(k, parts[k % len(parts)].motions(q[k], u[k]))
-        return found
+        return found[:, :2]
 
     def residuals(self, t: float, q: Floats, u: Floats, chosen: Sequence[int]) -> Iterator[tuple[int, Residual]]:
         """Give what the accelerations found for some copies at a time (s) leave of their equations of motion.

@@ -197,6 +197,26 @@ def test_what_functions_give_may_change_over_a_restart(comm: MPI.Comm, folder: P
         assert_close(f"torque {after}", ends, found[after], "runs on ranks")
 
 
+def test_what_functions_give_may_change_over_a_restart_on_other_ranks(comm: MPI.Comm, folder: Path) -> None:
+    """A checkpoint of other ranks does not say what they gave: rates tell that it was another torque."""
+    settings: dict[str, Any] = {"dt": 2e-3, "integrator": "dopri5"}
+    now, system = [2.0], system_from("chain:3")
+    system.set_torque("link2", lambda t: now[0])
+    with Simulation(system, comm, output=folder / "out.h5", t_end=0.1, checkpoints=Checkpoints(), **settings) as run:
+        run.advance(0.05)
+        run.save()
+    if comm.rank == 0:
+        now[0] = -3.0
+        result = restart(folder / "out.h5", MPI.COMM_SELF, system=system)
+        with Simulation(system, MPI.COMM_SELF, **settings) as alone:
+            for t, now[0] in ((0.05, 2.0), (0.1, -3.0)):
+                alone.advance(t)
+            assert_close(
+                "other ranks", np.hstack((result.q[-1], result.u[-1])), np.hstack(alone.state[:2]), "runs on ranks"
+            )
+    comm.Barrier()
+
+
 def test_a_restart_finds_what_hardly_changes(comm: MPI.Comm, folder: Path) -> None:
     """A torque that is other by 1e-9 over a restart has the same bits as without one: what it gave is kept."""
     now, system, found = [0.0], system_from("chain:3"), []

@@ -1,5 +1,6 @@
 """Motions shown: what is drawn of a system, in a browser and in films, each against the other."""
 
+import contextlib
 import io
 import sys
 import time
@@ -13,17 +14,24 @@ import pytest
 from matplotlib import image
 from mpi4py import MPI
 from PIL import Image, ImageSequence
+from scipy.ndimage import binary_dilation
 
 from mpimbs import InputError, Simulation, System, simulate
 from mpimbs.cli import main
+from mpimbs.model import system_from
 from mpimbs.view.film import Film
-from mpimbs.view.page import RATE, Page
+from mpimbs.view.page import NOBODY, RATE, Page
 from mpimbs.view.recording import Recording
 from mpimbs.view.scene import Scene
+from oracles.random_systems import Seeded, choice, random_system
 from run.event_systems import varied
 from view.browser import browser
 
 SIZE = 640, 420
+OPEN_AND_CLOSED = (
+    "chain:1", "chain16", "free_chain:4", "rope:40", "caterpillar:5", "figure", "tree:3:2", "four_bar:2", "five_bar",
+    "coupled_loops", "ring:4",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +235,56 @@ def test_in_a_browser(output: Path, tmp_path: Path) -> None:
             assert not complaints
         finally:
             page.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_pages_of_any_system(seed: int, tmp_path: Path) -> None:
+    """The page shows what the film shows, of systems and outputs that are drawn, whatever is switched on and off."""
+    pytest.importorskip("viser", reason="needs viser: pip install mpimbs[view]")
+    draw, size = Seeded(seed), (1280, 720)
+    system = random_system(seed, 1 + draw.index(9), draw.index(2) > 0, wrenches=False)[0]
+    system = choice(draw, [system, *map(system_from, OPEN_AND_CLOSED)])
+    t, kept = (
+        choice(draw, [0.02, 0.3, 1.0]),
+        choice(draw, [{}, {"loads": True}, {"sample": "pose"}, {"sample": "q,u,load"}]),
+    )
+    simulate(system, t, output=tmp_path / "out.h5", every=t / (1 + draw.index(12)), **kept)
+    complaints: list[str] = []
+    recording = Recording(tmp_path / "out.h5")
+    film, page = Film(recording, size), Page(recording, port=18480)
+    with contextlib.closing(page), browser() as found:
+        tab = found.new_page(viewport={"width": size[0], "height": size[1]})
+        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.goto(page.url)
+        tab.wait_for_selector("canvas")
+        middle = slice(None), slice(300, 950)  # between notes and controls
+        for passed in (0.0, 0.6 * t):
+            page.advance(passed)
+            expected, share, left = drawn(film, page.time)[middle], 0.0, 40
+            while share < 0.8 and left:
+                tab.wait_for_timeout(250)
+                with Image.open(io.BytesIO(tab.screenshot())) as picture:
+                    now = ink(picture)[middle]
+                near, there = (binary_dilation(dots, iterations=4) for dots in (expected, now))
+                share, left = (
+                    min((now & near).sum() / max(1, now.sum()), (expected & there).mean() / expected.mean()),
+                    left - 1,
+                )
+            assert share >= 0.8, (page.time, share)
+        for _ in range(6):
+            box = tab.get_by_role(
+                "checkbox", name=choice(draw, ["play", "frames", "loads as arrows", "tension as color"])
+            )
+            if box.is_enabled():
+                box.click()
+            page._follow.value = choice(
+                draw, [NOBODY, *(recording.system.name_of(k) for k in recording.seen().tolist())]
+            )
+            page.advance(0.2 * t)
+            tab.wait_for_timeout(100)
+        assert not complaints
 
 
 def test_live(tmp_path: Path) -> None:

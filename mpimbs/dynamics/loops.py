@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
 LOST = 1e-9  # of the largest load, what cancels of the loads of redundant constraints without a warning
-DOUBTFUL = 1e-11  # of the largest acceleration: by how much refinement may change accelerations that were right
+# of the largest acceleration, slides over the size of the system: by how much refinement may change what was right
+DOUBTFUL = 1e-11
 REFINEMENTS = 20  # at the most, of one evaluation: each may gain no more than a digit
 GAINED = 0.9  # of the change before, beyond which a further one gains nothing
 
@@ -150,6 +151,7 @@ class ClosedLoops(StateClosing):
         others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
         comm, boundary, last = divided.comm, divided.boundary_motion(q, u), np.inf
+        unit, weight = divided.units[1], float(np.linalg.norm(divided.root)) / divided.scales.length
         self.refining = bool(self.refining)
         for _ in range(REFINEMENTS):
             steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
@@ -160,9 +162,9 @@ class ClosedLoops(StateClosing):
                 loops.asked[:] = left[loops.numbers]
             found = [array.copy() for array in linear]
             change = self._change(q, u, 0.0, 0.0, 1.0)
-            sizes = np.array([np.abs(change).max(initial=0.0), np.abs(udot).max(initial=0.0)])
+            sizes = np.array([np.abs(part / unit).max(initial=0.0) for part in (change, udot)])
             comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], float(np.linalg.norm(divided.root))))
+            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], weight))
             much = much and bool(sizes[0] <= GAINED * last)
             last = sizes[0]
             for array, before in zip(linear, found, strict=True):

@@ -57,7 +57,7 @@ def follow(dynamics: Dynamics, begin: float, end: float, q: Floats, u: Floats) -
 
 
 ROUNDING_OF_TIMES = 1e-14  # of times
-OTHER = 1e-6  # of the largest rate: rounding, on other ranks, changes them by less
+OTHER = 1e-6  # of the largest rate, of coordinates or of speeds: rounding, on other ranks, changes them by less
 SCALED = 10.0  # times the error of a quaternion's norm, by which functions are given other coordinates than before
 QUIET = contextlib.nullcontext()
 
@@ -233,17 +233,19 @@ class Integrator(ABC):
 
     def finds_other_rates(self) -> bool:
         """Whether what acts now gives other rates than those that the next step takes over; all ranks call."""
-        kept, own = self._kept()[0], slice(self._end)
+        kept, divided = self._kept()[0], self._dynamics.divided
         assert kept is not None
-        found, iterative = np.empty_like(kept), self._dynamics.divided.coupling.iterative
+        found, iterative = np.empty_like(kept), divided.coupling.iterative
         left = None if iterative is None else iterative.state()
         with self._dynamics.derivative.uncounted():
             self._evaluate(self.time, self.q, self.u, found, found[: self._nq], found[self._nq : self._end])
         if iterative is not None and left is not None:  # the next solution is that of the same bits
             iterative.go_on(left)
-        sizes = np.array([*(np.abs(rates)[own].max(initial=0.0) for rates in (found - kept, kept)), self.norm_error])
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-        return not sizes[0] <= (OTHER + SCALED * sizes[2]) * sizes[1]
+        both = np.abs([found - kept, kept])[:, : self._end] / np.concatenate(divided.units)
+        of_each = [part.max(axis=1, initial=0.0) for part in np.split(both, [self._nq], axis=1)]
+        sizes = np.append(of_each, self.norm_error)
+        divided.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
+        return not (sizes[0:4:2] <= (OTHER + SCALED * sizes[4]) * sizes[1:4:2]).all()
 
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:

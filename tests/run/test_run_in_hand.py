@@ -198,9 +198,14 @@ def test_what_functions_give_may_change_over_a_restart(comm: MPI.Comm, folder: P
 
 
 def test_what_functions_give_may_change_over_a_restart_on_other_ranks(comm: MPI.Comm, folder: Path) -> None:
-    """A checkpoint of other ranks does not say what they gave: rates tell that it was another torque."""
+    """A checkpoint of other ranks does not say what they gave: rates tell that it was another torque.
+
+    Also beside a body whose speed is a number beside which others are small.
+    """
     settings: dict[str, Any] = {"dt": 2e-3, "integrator": "dopri5"}
     now, system = [2.0], system_from("chain:3")
+    slider = {"type": "prismatic", "axis": (1, 0, 0), "u": (1e9,)}
+    system.add(name="far", parent="world", mass=1, inertia=(1, 1, 1, 0, 0, 0), joint=slider)
     system.set_torque("link2", lambda t: now[0])
     with Simulation(system, comm, output=folder / "out.h5", t_end=0.1, checkpoints=Checkpoints(), **settings) as run:
         run.advance(0.05)
@@ -211,9 +216,8 @@ def test_what_functions_give_may_change_over_a_restart_on_other_ranks(comm: MPI.
         with Simulation(system, MPI.COMM_SELF, **settings) as alone:
             for t, now[0] in ((0.05, 2.0), (0.1, -3.0)):
                 alone.advance(t)
-            assert_close(
-                "other ranks", np.hstack((result.q[-1], result.u[-1])), np.hstack(alone.state[:2]), "runs on ranks"
-            )
+            for ours, right in zip((result.q[-1], result.u[-1]), alone.state[:2], strict=True):
+                assert_close("other ranks", ours[:3], right[:3], "runs on ranks")
     comm.Barrier()
 
 

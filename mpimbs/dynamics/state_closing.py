@@ -250,12 +250,24 @@ class StateClosing:
         return bool(c.close_state.py_func(self._rounded, self._close_places, self._changed, p, q, u))
 
     def close_speeds(self, q: Floats, u: Floats) -> Floats:
-        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy."""
+        """Give the speeds [nu] nearest to `u` that the loops allow, by kinetic energy.
+
+        What is left where constraints hardly differ is taken away as well, as long as that halves it.
+        """
         q, u = self._state(q, u)
-        self.seen[c.SWEPT] += 1
-        if not self._changed(self._closing, q, u, 1.0, 0.0):
-            raise self.why_open()
-        return u + self._closing.change
+        allowed, least, largest = u, np.inf, self._divided.largest_speed(u)
+        for _ in range(ROUNDS):
+            self.seen[c.SWEPT] += 1
+            if not self._changed(self._closing, q, u, 1.0, 0.0):
+                raise self.why_open()
+            u = u + self._closing.change
+            left = self.measured(q, u)[:, 3].max(initial=0.0)
+            if not left < 0.5 * least:
+                break
+            allowed, least = u, left
+            if left <= CLOSED * largest:
+                break
+        return allowed
 
     def close_places(self, q: Floats, nearest: bool = False) -> Floats:
         """Give coordinates [nq] near `q` with which the loops are closed, by Newton's method.

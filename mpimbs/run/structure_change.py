@@ -284,7 +284,7 @@ def connected_state(
             q = closed(dynamics, q, u)[0]
         except InputError as error:
             raise SimulationError(str(error)) from None
-    u = loops.close_speeds(q, loops.close_speeds(q, u))  # twice: once for what is left to rounding
+    u = loops.close_speeds(q, u)
     return q, u, float(apart.max(initial=0.0, where=np.array([name in close for name in names])))
 
 

@@ -13,8 +13,10 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.statics.modes import modes
 from mpimbs.model import Joint, System
 from mpimbs.stepping.projection import closed
+from oracles.descriptor import Descriptor
 from oracles.loops import closed as dense
 from oracles.random_loops import random_mechanism
+from oracles.structured_systems import case_of
 from tolerances import assert_close
 
 SPEED, ANGLE = 3.0, 0.3
@@ -98,6 +100,24 @@ def test_forces_put_back(comm: MPI.Comm, seed: int, named: str) -> None:
         if names is not None:
             idle = ~np.isin(np.arange(system.nu)[here], mine)
             assert not found[idle].any()
+
+
+@pytest.mark.parametrize("seed", [1821, 2363])
+def test_speeds_where_constraints_hardly_differ(comm: MPI.Comm, seed: int) -> None:
+    """A single projection leaves 1e-4 to 1e-6 of the speeds of these along constraints; none is left."""
+    case = case_of(seed, most=60)
+    given = np.random.default_rng(seed).normal(size=case.system.nu)
+    oracle = Descriptor(case.system, case.q, given)
+    assert oracle.allow() < 1e-15
+    with closing(Dynamics(case.system, comm)) as dynamics:
+        q, own = case.q[dynamics.gather_q.part], dynamics.gather_u.part
+        found = dynamics.loops.close_speeds(q, given[own])
+        left = dynamics.loops.apart(q, found)[1].max()
+        speeds = dynamics.gather_u.everywhere(found)
+    assert left < 1e-11 * np.abs(given).max()
+    right = oracle.u.astype(float)
+    scale = 100 * float(np.abs(right).max())  # rounding moves them along what hardly resists: 1e-7 on 2 ranks
+    assert_close("speeds", speeds, right, "units", scale=scale, comm=comm)
 
 
 def test_least_norm() -> None:

@@ -256,13 +256,13 @@ class StateClosing:
         """
         q, u = self._state(q, u)
         allowed, least, largest = u, np.inf, self._divided.largest_speed(u)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             self.seen[c.SWEPT] += 1
             if not self._changed(self._closing, q, u, 1.0, 0.0):
                 raise self.why_open()
             u = u + self._closing.change
             left = self.measured(q, u)[:, 3].max(initial=0.0)
-            if not left < 0.5 * least:
+            if number and not left < 0.5 * least:
                 break
             allowed, least = u, left
             if left <= CLOSED * largest:

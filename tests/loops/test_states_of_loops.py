@@ -120,6 +120,17 @@ def test_speeds_where_constraints_hardly_differ(comm: MPI.Comm, seed: int) -> No
     assert_close("speeds", speeds, right, "units", scale=scale, comm=comm)
 
 
+def test_speeds_beyond_all_numbers_are_not_those_given() -> None:
+    """What projection makes of them is given, finite or not, never what it was asked of."""
+    system, given = crank_rocker(False), np.array([1.0, 0.0, 0.0])
+    with closing(Dynamics(system)) as dynamics:
+        q = dynamics.subchain.q
+        right = dynamics.loops.close_speeds(q, given)
+        for size in (1e50, 1e200, 1e300, 1.7e308):
+            found = dynamics.loops.close_speeds(q, size * given)
+            assert np.allclose(found / size, right, rtol=1e-12, atol=0.0) or not np.isfinite(found).all(), size
+
+
 def test_least_norm() -> None:
     """One crank of a four-bar drives it alone; of all three joints the forces are shared, and smaller together."""
     system = crank_rocker(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -214,15 +215,15 @@ def totals_of(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
     finite, and not looked at.
     """
     comm, subchain, external, loops = dynamics.comm, dynamics.subchain, dynamics.divided.external, dynamics.loops
-    boundary, states = AT_REST, list(zip(q, u, strict=True))
+    boundary, states = AT_REST[None], list(zip(q, u, strict=True))
     if comm.size > 1:
         boundary = np.array([dynamics.divided.evaluation.boundary_motion(*state).flatten() for state in states])
     found = subchain.totals(q, u, boundary)
-    for k, state in enumerate(states):
+    for state, there, total in zip(states, itertools.cycle(boundary), found, strict=False):
         if external.springs is not None:
-            found[k, 1] += external.spring_energy(subchain.motions(*state, boundary[k] if comm.size > 1 else AT_REST))
-        if loops is not None and loops.driven:
-            found[k, 1] += loops.spring_energy(*state)
+            total[1] += external.spring_energy(subchain.motions(*state, there))
+        if loops is not None:
+            total[1] += loops.spring_energy(*state)
     if comm.size > 1:
         comm.Allreduce(MPI.IN_PLACE, found)
     return found

@@ -18,7 +18,7 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.dynamics.state_closing import StateClosing
 from mpimbs.kernels.memory import addresses_of, sum_at
-from mpimbs.parallel.agreement import on_root
+from mpimbs.parallel.agreement import largest_magnitudes, on_root
 from mpimbs.spatial.rows import ROW
 
 if TYPE_CHECKING:
@@ -162,10 +162,8 @@ class ClosedLoops(StateClosing):
                 loops.asked[:] = left[loops.numbers]
             found = [array.copy() for array in linear]
             change = self._change(q, u, 0.0, 0.0, 1.0)
-            sizes = np.array([np.abs(part / unit).max(initial=0.0) for part in (change, udot)])
-            comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-            much = bool(sizes[0] > DOUBTFUL * max(sizes[1], weight))
-            much = much and bool(sizes[0] <= GAINED * last)
+            sizes = largest_magnitudes(comm, change / unit, udot / unit)
+            much = bool(DOUBTFUL * max(sizes[1], weight) < sizes[0] < np.inf and sizes[0] <= GAINED * last)
             last = sizes[0]
             for array, before in zip(linear, found, strict=True):
                 array[:] = before + array / LARGE if much else before

@@ -18,23 +18,16 @@ from mpimbs.kernels.compiler import kernel_overload
 from mpimbs.kernels.lanes import FLAGS, Lanes, implement, load, machine_type, pointer, read_items, store
 
 
-def _width(kind: Any) -> int:
-    return kind.width if isinstance(kind, Lanes) else 1
-
-
-def _items(context: Any, builder: Any, kind: Any, array: Any, base: Any, number: Any, count: int) -> list[Any]:
-    """Pointers to items of an array, from `base` on."""
-    index = builder.mul(base, ir.Constant(base.type, _width(number)))
-    first = pointer(context, builder, kind, array, index, machine_type(number), count)
-    return [builder.gep(first, [ir.Constant(base.type, i)]) for i in range(count)]
+def _index(builder: Any, base: Any, number: Any) -> Any:
+    """Where item `base` begins, in doubles."""
+    return builder.mul(base, ir.Constant(base.type, number.width if isinstance(number, Lanes) else 1))
 
 
 def _loaded(count: int) -> Any:
     @intrinsic
     def loaded(typing_context: Any, zero: Any, array: Any, base: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            index = builder.mul(args[2], ir.Constant(args[2].type, _width(zero)))
-            values = read_items(context, builder, (zero, array), args[1], index, count)
+            values = read_items(context, builder, (zero, array), args[1], _index(builder, args[2], zero), count)
             return context.make_tuple(builder, sig.return_type, values)
 
         return types.UniTuple(zero, count)(zero, array, types.intp), lower
@@ -45,10 +38,10 @@ def _loaded(count: int) -> Any:
 @intrinsic
 def _stored(typing_context: Any, array: Any, base: Any, values: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        numbers = cgutils.unpack_tuple(builder, args[2], values.count)
-        items = _items(context, builder, array, args[0], args[1], values.dtype, values.count)
-        for number, item in zip(numbers, items, strict=True):
-            builder.store(number, item).align = 8
+        index, one = _index(builder, args[1], values.dtype), machine_type(values.dtype)
+        first = pointer(context, builder, array, args[0], index, one, values.count)
+        for i, number in enumerate(cgutils.unpack_tuple(builder, args[2], values.count)):
+            builder.store(number, builder.gep(first, [ir.Constant(index.type, i)])).align = 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, values), lower

@@ -22,7 +22,7 @@ from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.evaluation import NOTHING
-from mpimbs.parallel.agreement import together
+from mpimbs.parallel.agreement import largest_magnitudes, together
 from mpimbs.stepping.crawling import STABLE, Crawl, StepFailure, hardly_changes, likely_cause, wrong_motion
 from mpimbs.stepping.event_watch import EventSearch
 from mpimbs.stepping.projection import Projection
@@ -241,11 +241,10 @@ class Integrator(ABC):
             self._evaluate(self.time, self.q, self.u, found, found[: self._nq], found[self._nq : self._end])
         if iterative is not None and left is not None:  # the next solution is that of the same bits
             iterative.go_on(left)
-        both = np.abs([found - kept, kept])[:, : self._end] / np.concatenate(divided.units)
-        of_each = [part.max(axis=1, initial=0.0) for part in np.split(both, [self._nq], axis=1)]
-        sizes = np.append(of_each, self.norm_error)
-        divided.comm.Allreduce(MPI.IN_PLACE, sizes, MPI.MAX)
-        return not (sizes[0:4:2] <= (OTHER + SCALED * sizes[4]) * sizes[1:4:2]).all()
+        unit = np.concatenate(divided.units)
+        changes, rates = (np.split(part[: self._end] / unit, [self._nq]) for part in (found - kept, kept))
+        sizes = largest_magnitudes(divided.comm, *changes, *rates, np.array([self.norm_error]))
+        return not (sizes[:2] <= (OTHER + SCALED * sizes[4]) * sizes[2:4]).all()
 
     @abstractmethod
     def _kept(self) -> tuple[Floats | None, dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, store, width
-from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
+from mpimbs.kernels.tuples import load3, load6, load9, load18, store_numbers
 from mpimbs.spatial.vectors import (
     add3,
     add6,
@@ -25,7 +25,7 @@ from mpimbs.spatial.vectors import (
     scale6,
 )
 from mpimbs.sweep.added import body_momentum
-from mpimbs.sweep.motion import chain_frame_change, joint_twist, velocity_acceleration
+from mpimbs.sweep.motion import chain_frame_change, joint_twist, motion_after, velocity_acceleration
 from mpimbs.sweep.structure import BIAS, FIRST_U, LAST_U, PLACE
 from mpimbs.sweep.walk import walk_inward, walk_inward_onto, walk_outward, walk_path_inward, walk_path_outward
 
@@ -127,13 +127,11 @@ def _held(zero, structure, step, state, given):
     r = load9(zero, work.place, step * PLACE)
     p = load3(zero, work.place, step * PLACE + 9)
     joint = joint_twist(zero, structure, step, u)
-    rotation, position = chain_frame_change(state[0:9], state[9:12], r, p)
     c, _ = velocity_acceleration(zero, structure, step, r, p, state[12:15], joint)
-    twist = add6(motion_outward(r, p, state[12:18]), joint)
     a = add6(motion_outward(r, p, state[18:24]), c)
     for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
         a = add_along(a, structure.axes[d], load(zero, structure.pitch, d * n), load(zero, udot, d * n))
-    return rotation + position + twist + a
+    return motion_after(state[0:18], r, p, joint) + a
 
 
 @kernel
@@ -164,13 +162,9 @@ def join_held(zero, left, right, out):
     """Write how two chains in sequence move, held at the first one's handle 1. Arrays of MOVED numbers; `out` may be
     one of them."""
     r, p = load9(zero, right, 0), load3(zero, right, 9)
-    before, twist = load6(zero, left, 12), load6(zero, right, 12)
-    rotation, position = chain_frame_change(load9(zero, left, 0), load3(zero, left, 9), r, p)
-    _, a = motion_beyond(before[0:3], load6(zero, left, 18), r, p, twist, load6(zero, right, 18))
-    store_numbers(zero, out, 0, rotation)
-    store_numbers(zero, out, 9, position)
-    store_numbers(zero, out, 12, add6(motion_outward(r, p, before), twist))
-    store_numbers(zero, out, 18, a)
+    before, twist = load18(zero, left, 0), load6(zero, right, 12)
+    _, a = motion_beyond(before[12:15], load6(zero, left, 18), r, p, twist, load6(zero, right, 18))
+    store_numbers(zero, out, 0, motion_after(before, r, p, twist) + a)
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import absolute, largest, load, sqrt, store, width
 from mpimbs.kernels.trigonometry import sincos
-from mpimbs.kernels.tuples import load3, load6, load9, load12, store_numbers
+from mpimbs.kernels.tuples import load3, load6, load9, load12, load18, store_numbers
 from mpimbs.spatial.inertia import symmetric_times
 from mpimbs.spatial.vectors import (
     add3,
@@ -136,16 +136,18 @@ def chain_frame_change(first_rotation, first_position, rotation, position):
     return multiply(rotation, first_rotation), add3(first_position, rotate_back(first_rotation, position))
 
 
+@kernel(inline=True)
+def motion_after(motion, rotation, position, twist):
+    """Boundary motion beyond a frame change, given that before it, and the twist of what is beyond relative to that."""
+    changed = chain_frame_change(motion[0:9], motion[9:12], rotation, position)
+    return changed[0] + changed[1] + add6(motion_outward(rotation, position, motion[12:18]), twist)
+
+
 @kernel
 def join_motion(zero, left, right, out):
     """Write the boundary motion of two chains in sequence. Arrays of BOUNDARY numbers; `out` may be one of them."""
-    r = load9(zero, right, 0)
-    p = load3(zero, right, 9)
-    twist = add6(motion_outward(r, p, load6(zero, left, 12)), load6(zero, right, 12))
-    rotation, position = chain_frame_change(load9(zero, left, 0), load3(zero, left, 9), r, p)
-    store_numbers(zero, out, 0, rotation)
-    store_numbers(zero, out, 9, position)
-    store_numbers(zero, out, 12, twist)
+    beyond = load9(zero, right, 0), load3(zero, right, 9), load6(zero, right, 12)
+    store_numbers(zero, out, 0, motion_after(load18(zero, left, 0), *beyond))
 
 
 @kernel(inline=True)
@@ -234,12 +236,9 @@ def _moved(zero, structure, step, state, given):
     work, u, out = given
     r = load9(zero, work.place, step * PLACE)
     p = load3(zero, work.place, step * PLACE + 9)
-    rotation, position = chain_frame_change(state[0:9], state[9:12], r, p)
-    twist = add6(motion_outward(r, p, state[12:18]), joint_twist(zero, structure, step, u))
-    store_numbers(zero, out, step * BOUNDARY, rotation)
-    store_numbers(zero, out, step * BOUNDARY + 9, position)
-    store_numbers(zero, out, step * BOUNDARY + 12, twist)
-    return rotation + position + twist
+    motion = motion_after(state, r, p, joint_twist(zero, structure, step, u))
+    store_numbers(zero, out, step * BOUNDARY, motion)
+    return motion
 
 
 @kernel
@@ -253,8 +252,7 @@ def motions(zero, structure, work, u, boundary, out):
     out : array [m * BOUNDARY]
         Rotation from inertial to step components, position of the step's origin in the inertial frame (m), twist.
     """
-    state = load9(zero, boundary, 0) + load3(zero, boundary, 9) + load6(zero, boundary, 12)
-    walk_outward(zero, structure, work.junction, _moved, state, (work, u, out))
+    walk_outward(zero, structure, work.junction, _moved, load18(zero, boundary, 0), (work, u, out))
 
 
 @kernel

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import load, width
 from mpimbs.kernels.tuples import add_numbers, load3, load18, load_like, store_numbers, zeros_like
-from mpimbs.spatial.vectors import add3, add6, cross, dot3, dot6, motion_outward, rotate_back, scale3
+from mpimbs.spatial.vectors import add3, cross, dot3, dot6, rotate_back, scale3
 from mpimbs.sweep.added import body_momentum
 from mpimbs.sweep.joint_forces import spring_energy
-from mpimbs.sweep.motion import chain_frame_change, joint_place, joint_twist
+from mpimbs.sweep.motion import joint_place, joint_twist, motion_after
 from mpimbs.sweep.structure import BODY, BOUNDARY, FIRST_U, FIXED, LAST_U
 from mpimbs.sweep.walk import place_boundary, walk_outward
 
@@ -30,8 +30,8 @@ def _rotor_energy(zero, structure, step, u):
 def _counted(zero, structure, step, state, given):
     springs, gravity, q, u, found = given
     r, p = joint_place(zero, structure, step, q)
-    rotation, position = chain_frame_change(state[0:9], state[9:12], r, p)
-    v = add6(motion_outward(r, p, state[12:18]), joint_twist(zero, structure, step, u))
+    motion = motion_after(state, r, p, joint_twist(zero, structure, step, u))
+    rotation, position, v = motion[0:9], motion[9:12], motion[12:18]
     fixed = structure.steps[step, BODY] * FIXED
     h = load3(zero, structure.fixed, fixed + 18)
     m = load(zero, structure.fixed, (fixed + 21) * width(zero))
@@ -42,7 +42,7 @@ def _counted(zero, structure, step, state, given):
     weight = dot3(gravity, add3(scale3(m, position), rotate_back(rotation, h)))
     own = (kinetic, spring_energy(zero, structure, springs, step, q) - weight) + linear + angular
     store_numbers(zero, found, 0, add_numbers(own, load_like(zero, found, 0, own)))
-    return rotation + position + v
+    return motion
 
 
 @kernel

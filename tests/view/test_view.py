@@ -32,6 +32,7 @@ OPEN_AND_CLOSED = (
     "chain:1", "chain16", "free_chain:4", "rope:40", "caterpillar:5", "figure", "tree:3:2", "four_bar:2", "five_bar",
     "coupled_loops", "ring:4",
 )  # fmt: skip
+CONTROLS = "play", "frames", "loads as arrows", "tension as color"
 
 
 @pytest.fixture(scope="module")
@@ -191,20 +192,25 @@ def test_ten_thousand_bodies_at_thirty_pictures_a_second(tmp_path: Path) -> None
     assert min(spent[1:]) < 1.0 / RATE
 
 
+def opened(found: Any, page: Page, size: tuple[int, int]) -> tuple[Any, list[str]]:
+    """The page in a browser, once it shows something, and what it complains of."""
+    tab, complaints = found.new_page(viewport={"width": size[0], "height": size[1]}), list[str]()
+    tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(page.url)
+    tab.wait_for_selector("canvas")
+    return tab, complaints
+
+
 @pytest.mark.long
 def test_in_a_browser(output: Path, tmp_path: Path) -> None:
     """The page loads, shows what the film shows from the same place, moves, and complains of nothing."""
     pytest.importorskip("viser", reason="needs viser: pip install mpimbs[view]")
-    complaints: list[str] = []
     with browser() as found:
         recording = Recording(output)
         page = Page(recording, port=18080)
         try:
-            tab = found.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})
-            tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-            tab.on("pageerror", lambda error: complaints.append(str(error)))
-            tab.goto(page.url)
-            tab.wait_for_selector("canvas")
+            tab, complaints = opened(found, page, SIZE)
 
             def seen() -> npt.NDArray[np.bool_]:
                 with Image.open(io.BytesIO(tab.screenshot())) as picture:
@@ -245,20 +251,13 @@ def test_pages_of_any_system(seed: int, tmp_path: Path) -> None:
     draw, size = Seeded(seed), (1280, 720)
     system = random_system(seed, 1 + draw.index(9), draw.index(2) > 0, wrenches=False)[0]
     system = choice(draw, [system, *map(system_from, OPEN_AND_CLOSED)])
-    t, kept = (
-        choice(draw, [0.02, 0.3, 1.0]),
-        choice(draw, [{}, {"loads": True}, {"sample": "pose"}, {"sample": "q,u,load"}]),
-    )
+    t = choice(draw, [0.02, 0.3, 1.0])
+    kept = choice(draw, [{}, {"loads": True}, {"sample": "pose"}, {"sample": "q,u,load"}])
     simulate(system, t, output=tmp_path / "out.h5", every=t / (1 + draw.index(12)), **kept)
-    complaints: list[str] = []
     recording = Recording(tmp_path / "out.h5")
     film, page = Film(recording, size), Page(recording, port=18480)
     with contextlib.closing(page), browser() as found:
-        tab = found.new_page(viewport={"width": size[0], "height": size[1]})
-        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.goto(page.url)
-        tab.wait_for_selector("canvas")
+        tab, complaints = opened(found, page, size)
         middle = slice(None), slice(300, 950)  # between notes and controls
         for passed in (0.0, 0.6 * t):
             page.advance(passed)
@@ -268,20 +267,15 @@ def test_pages_of_any_system(seed: int, tmp_path: Path) -> None:
                 with Image.open(io.BytesIO(tab.screenshot())) as picture:
                     now = ink(picture)[middle]
                 near, there = (binary_dilation(dots, iterations=4) for dots in (expected, now))
-                share, left = (
-                    min((now & near).sum() / max(1, now.sum()), (expected & there).mean() / expected.mean()),
-                    left - 1,
-                )
+                share = min((now & near).sum() / max(1, now.sum()), (expected & there).mean() / expected.mean())
+                left -= 1
             assert share >= 0.8, (page.time, share)
+        names = [NOBODY, *(recording.system.name_of(k) for k in recording.seen().tolist())]
         for _ in range(6):
-            box = tab.get_by_role(
-                "checkbox", name=choice(draw, ["play", "frames", "loads as arrows", "tension as color"])
-            )
+            box = tab.get_by_role("checkbox", name=choice(draw, CONTROLS))
             if box.is_enabled():
                 box.click()
-            page._follow.value = choice(
-                draw, [NOBODY, *(recording.system.name_of(k) for k in recording.seen().tolist())]
-            )
+            page._follow.value = choice(draw, names)
             page.advance(0.2 * t)
             tab.wait_for_timeout(100)
         assert not complaints

@@ -224,6 +224,6 @@ def totals_of(dynamics: Dynamics, q: Floats, u: Floats) -> Floats:
             total[1] += external.spring_energy(subchain.motions(*state, there))
         if loops is not None:
             total[1] += loops.spring_energy(*state)
-    if comm.size > 1:
-        comm.Allreduce(MPI.IN_PLACE, found)
+    for total in found if comm.size > 1 else ():  # in what order MPI adds may depend on how much it is given
+        comm.Allreduce(MPI.IN_PLACE, total)
     return found

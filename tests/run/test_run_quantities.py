@@ -216,6 +216,7 @@ def test_questions_between_steps_change_nothing_of_a_run(comm: MPI.Comm, spec: s
     parallel_assert(told[0] == told[1] and told[0][1] > 400, str(told), comm)
 
 
+@pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("spec", ["spatial_chain:9", "four_bar:2", "coupled_loops", "random_tree:9:4"])
 def test_samples_of_one_step_are_those_taken_alone(comm: MPI.Comm, spec: str) -> None:
     """Taken together, hundreds in a step, they have the bits of one sample in many steps, and its state's energy."""

@@ -124,7 +124,7 @@ class Dynamics:
         self._inverse = InverseDynamics(divided)
         self.inertia = InertiaMatrix(divided, self._inverse)
         self.jacobians = Jacobians(divided, self.inertia)
-        self.loads = JointLoads(divided, self.loops, self._inverse, self.derivative.accelerations)
+        self.loads = JointLoads(divided, self.loops, self._inverse, self.derivative.accelerations, self.inertia)
 
     def __reduce__(self) -> NoReturn:
         not_copied("Dynamics", "make one where it is needed, from its `system`")

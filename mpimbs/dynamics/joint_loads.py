@@ -14,6 +14,7 @@ from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import Acted
 from mpimbs.dynamics.loops import CarriedLoads, ClosedLoops
+from mpimbs.dynamics.operators.inertia import InertiaMatrix
 from mpimbs.dynamics.operators.inverse import InverseDynamics, loads_received, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.model.contents import Contents
@@ -53,12 +54,19 @@ class JointLoads:
     inverse : InverseDynamics
     accelerate : callable
         Gives the accelerations of q, u, tau, t, and what acted (`StateDerivative.accelerations`).
+    inertia : InertiaMatrix
     """
 
     def __init__(
-        self, divided: DividedSystem, loops: ClosedLoops | None, inverse: InverseDynamics, accelerate: Accelerate
+        self,
+        divided: DividedSystem,
+        loops: ClosedLoops | None,
+        inverse: InverseDynamics,
+        accelerate: Accelerate,
+        inertia: InertiaMatrix,
     ) -> None:
         self._divided, self._loops, self._inverse, self._accelerate = divided, loops, inverse, accelerate
+        self._inertia = inertia
 
     def joint_loads(self, q: Floats, u: Floats, tau: Floats | None = None, t: float = 0.0) -> Floats:
         """Give the loads that this rank's bodies receive through their inboard joints, from their parents [n, 6].
@@ -165,7 +173,8 @@ class JointLoads:
         found, acted = self._accelerate(q, u, tau, t)
         forces = acted.forces if acted.forces.size else np.zeros(self._divided.subchain.nu)
         q, u = self._divided.followed(t, q, u)
-        return residual_of(self._divided, self._loops, q, u, found if given is None else given, forces)
+        udot = found if given is None else given
+        return residual_of(self._divided, self._loops, q, u, udot, forces, self._inertia.solve)
 
     def inverse_dynamics(
         self, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None

@@ -31,7 +31,7 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.scales import Scales
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.joint_forces import joint_forces
-from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE
+from mpimbs.sweep.structure import BOUNDARY, HELD, PLACE, Workspace
 
 SMALL = 1e-3  # of accelerations on the whole
 SMALLEST = 1e-100  # of magnitudes: less is nothing
@@ -184,9 +184,19 @@ def lost_told(motion: float, loops: float, masses: float) -> str:
 
 
 def residual_of(
-    dynamics: Evaluated, loops: Closed | None, q: Floats, u: Floats, udot: Floats, forces: Floats
+    dynamics: Evaluated,
+    loops: Closed | None,
+    q: Floats,
+    u: Floats,
+    udot: Floats,
+    forces: Floats,
+    solve: Callable[[Floats, Floats], Floats] | None = None,
 ) -> Residual:
     """Give what accelerations leave of the equations of motion, after an evaluation in their state; all call.
+
+    What is left of the loops is relative to the accelerations of their ends. Where that seems too much, it is relative
+    to those as well, times `SMALL`, that the ends would have if nothing held them: of light parts that are locked
+    against strong springs they are large, and what is left of them is rounding.
 
     Parameters
     ----------
@@ -197,6 +207,8 @@ def residual_of(
     forces : array [nu]
         Generalized forces that acted in the evaluation, on top of the model's; those of joints that follow as
         `GivenMotions.drive` has them.
+    solve : callable, optional
+        `InertiaMatrix.solve`, of a system with loops.
     """
     comm, subchain, part = dynamics.comm, dynamics.subchain, dynamics.subchains
     held = subchain.columns.prescribed
@@ -221,14 +233,8 @@ def residual_of(
     pushes = np.concatenate([forces_alone, wrenches.ravel(), [by_springs]])
     least = _least(comm, pushes, squares, lever, total_mass)
     apart = [_levers(between) for between in parts]
-    still = np.zeros((len(subchain.inboard), 2))
-    if comm.size > 1:
-        alone = subchain.magnitudes_outward(udot, still, work)[subchain.outer_steps]
-        far = comm.allgather(alone)
-        apart = [between._replace(far=own) for between, own in zip(apart, far, strict=True)]
     begin = np.array([0.0, np.linalg.norm(dynamics.root) + least])
-    given = found_outward(apart[: comm.rank], subchain.inboard.tolist(), begin)
-    reach = subchain.magnitudes_outward(udot, given, work)
+    reach = _reached(dynamics, apart, udot, begin, work)
     behind = np.zeros((len(subchain.outer), 2))
     if comm.size > 1:
         _, own, _ = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
@@ -253,13 +259,14 @@ def residual_of(
         names = [loop.name for loop in dynamics.system.loops]
         # What velocities ask is summed up in terms of these squares.
         reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
-        rows, sizes, largest = _of_loops(dynamics, of_steps, reach, udot)
-        acts = np.array([total[0] / lever + total[1] + forces_alone.sum() + by_springs])
-        for array, operation in ((rows, MPI.SUM), (sizes, MPI.SUM), (acts, MPI.SUM), (largest, MPI.MAX)):
-            comm.Allreduce(MPI.IN_PLACE, array, operation)
-        shares = (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0)
+        shares, largest = _of_loops(dynamics, of_steps, reach, udot)
+        if not shares.max(initial=0.0) <= EXACT.loops and solve is not None:
+            held_by = forces_beside(comm, subchain, parts, q, u, udot, np.where(held, 0.0, forces), of_steps.copy())
+            reach += SMALL * _reached(dynamics, apart, solve(q, np.where(held, 0.0, held_by)), np.zeros(2), work)
+            shares, largest = _of_loops(dynamics, of_steps, reach, udot)
+        acts = comm.allreduce(float(total[0] / lever + total[1] + forces_alone.sum() + by_springs))
         broken = _largest(MPI.COMM_SELF, shares, names.__getitem__)
-        loads = _largest(MPI.COMM_SELF, largest / max(acts[0], SMALLEST), names.__getitem__)
+        loads = _largest(MPI.COMM_SELF, largest / max(acts, SMALLEST), names.__getitem__)
     dropped: tuple[int, str] = (0, "") if loops is None else loops.dropped()
     mass = subchain.columns.mass[subchain.columns.mass > 0.0]
     ends = greatest(comm, np.array([mass.max(initial=0.0), -mass.min(initial=np.inf)]))
@@ -292,11 +299,30 @@ def _levers(between: Between) -> Between:
     return between._replace(moves=[np.array([[1.0, 0.0], [distance, 1.0]]) for distance in distances])
 
 
-def _of_loops(dynamics: Evaluated, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats, Floats]:
-    part, subchain = dynamics.subchains, dynamics.subchain
+def _reached(dynamics: Evaluated, apart: list[Between], udot: Floats, begin: Floats, work: Workspace) -> Floats:
+    """Give magnitudes [m, 2] of the accelerations of this rank's steps, of the root those that `begin` has; all call.
+
+    `apart` is what `_levers` gave of all ranks' subchains.
+    """
+    comm, subchain = dynamics.comm, dynamics.subchain
+    if comm.size > 1:
+        still = np.zeros((len(subchain.inboard), 2))
+        far = comm.allgather(subchain.magnitudes_outward(udot, still, work)[subchain.outer_steps])
+        apart = [between._replace(far=own) for between, own in zip(apart, far, strict=True)]
+    given = found_outward(apart[: comm.rank], subchain.inboard.tolist(), begin)
+    return subchain.magnitudes_outward(udot, given, work)
+
+
+def _of_loops(dynamics: Evaluated, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats]:
+    """Give what is left of each loop over its terms, and the largest number of what it carries; all call."""
+    part, subchain, comm = dynamics.subchains, dynamics.subchain, dynamics.comm
     assert isinstance(part, Intervals)
     steps = subchain.made.body_step
-    return part.loop_rows(subchain.of_bodies(of_steps), reach[steps], udot, len(dynamics.system.loops))
+    found = part.loop_rows(subchain.of_bodies(of_steps), reach[steps], udot, len(dynamics.system.loops))
+    for array, operation in zip(found, (MPI.SUM, MPI.SUM, MPI.MAX), strict=True):
+        comm.Allreduce(MPI.IN_PLACE, array, operation)
+    rows, sizes, largest = found
+    return (np.abs(rows) / np.maximum(sizes, SMALLEST)).max(axis=1, initial=0.0), largest
 
 
 def _body_of(dynamics: Evaluated, speed: int) -> str:

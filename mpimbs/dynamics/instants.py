@@ -1,66 +1,89 @@
-"""States of a system that are sampled: what quantities are computed from, each part when it is first asked for."""
+"""States that are sampled: what quantities are computed from, each part when it is first asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
+
+import numpy as np
 
 from mpimbs.base.arrays import Floats
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.loops import CarriedLoads
+from mpimbs.model.columns import Columns
 from mpimbs.parallel.agreement import together
 from mpimbs.parts.kinematics import pose_numbers
 
 
-class StateAt:
-    """A state at a time, as `quantities.Instant` has it; all ranks make it together and look.
+class States:
+    """States of a system, or of copies, whose loads and poses are found one after the other; see `Sampled`.
+
+    All ranks make it together and look.
 
     Parameters
     ----------
-    t : float
+    dynamics : callable
+        Gives the dynamics of the system of which a state is, by its number.
+    t : sequence of float
         s.
-    q, u : array [nq], [nu]
+    q, u : array [states, nq], [states, nu]
         This rank's part.
-    held : array [nu], optional
+    held : sequence of (array [nu] or None)
         Forces on joints on top of the model's (N m, N).
     """
 
-    def __init__(self, dynamics: Dynamics, t: float, q: Floats, u: Floats, held: Floats | None = None) -> None:
-        self._dynamics, self.t, self.q, self.u, self._held = dynamics, t, q, u, held
-        self.columns = dynamics.subchain.columns
+    def __init__(
+        self,
+        dynamics: Callable[[int], Dynamics],
+        t: Sequence[float],
+        q: Floats,
+        u: Floats,
+        held: Sequence[Floats | None],
+    ) -> None:
+        self._dynamics, self.t, self.q, self.u, self.held = dynamics, t, q, u, held
+
+    @property
+    def columns(self) -> Columns:
+        return self._dynamics(0).subchain.columns
 
     @cached_property
     def energy(self) -> Floats:
-        return self._dynamics.energy_and_momentum(self.q, self.u)[:2]
+        pairs = enumerate(zip(self.q, self.u, strict=True))
+        return np.array([self._dynamics(k).energy_and_momentum(*state)[:2] for k, state in pairs])
 
     @property
     def poses(self) -> Floats:
-        return pose_numbers(*self._dynamics.poses(self.q, self.u))
+        pairs = enumerate(zip(self.q, self.u, strict=True))
+        return np.array([pose_numbers(*self._dynamics(k).poses(*state)) for k, state in pairs])
 
     @property
     def joint_loads(self) -> Floats:
-        return self.carried.joints
+        return np.array([each.joints for each in self._carried])
 
     @property
     def joint_forces(self) -> Floats:
-        return self.carried.forces
+        return np.array([each.forces for each in self._carried])
 
     @property
     def loop_loads(self) -> Floats:
-        assert self.carried.loops is not None
-        return self.carried.loops
+        return np.array([each.loops for each in self._carried])
 
     @cached_property
-    def carried(self) -> CarriedLoads:
-        """The loads that joints and loops carry: an evaluation."""
-        dynamics, given = self._dynamics, (self.q, self.u, self._held, self.t)
+    def _carried(self) -> list[CarriedLoads]:
+        return [self.carried(k) for k in range(len(self.q))]
+
+    def carried(self, k: int) -> CarriedLoads:
+        """Give the loads that joints and loops carry in a state: an evaluation."""
+        dynamics, given = self._dynamics(k), (self.q[k], self.u[k], self.held[k], self.t[k])
         return together(dynamics.comm, lambda: dynamics.loads.joints_and_loops(*given))
 
     @cached_property
     def measured(self) -> Floats:
-        """How far loops are from closed, in two ways [loops, 4]; see `StateClosing.apart`."""
-        assert self._dynamics.loops is not None and self.energy is not None  # which checks the state
-        return self._dynamics.loops.measured(self.q, self.u)
+        """How far loops are from closed, in two ways [states, loops, 4]; see `StateClosing.apart`."""
+        loops = self._dynamics(0).loops
+        assert loops is not None and self.energy is not None  # which checks the states
+        return loops.all_measured(self.q, self.u)
 
     @cached_property
     def violations(self) -> Floats:
-        return self.measured[:, :2]
+        return self.measured[..., :2]

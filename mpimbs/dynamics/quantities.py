@@ -6,7 +6,7 @@ else (datasets, `run --sample`, arrays of a `Motion`, `plot`, `export`) comes fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,70 +14,64 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats
 from mpimbs.model.columns import Columns
-from mpimbs.parts.kinematics import pose_numbers
 
 SYSTEM, Q, U, PER_BODY, PER_LOOP, SEPARATED = "system", "q", "u", "body", "loop", "separated joint"  # what has a row
 OF_JOINTS = (Q, U)
 OF_STRUCTURE = (*OF_JOINTS, PER_LOOP)  # of which there are others after a change of structure
 
 
-class Instant(Protocol):
-    """A state that is sampled, and what is known of it; all ranks look at it together."""
+class Sampled(Protocol):
+    """States that are sampled, and what is known of them; all ranks look at them together.
 
-    columns: Columns  # of this rank's bodies
-    t: float  # s
-    q: Floats  # [nq]: this rank's part
-    u: Floats  # [nu]
-    work: float  # J
-    step_size: float  # s
-    norm_error: float  # of all ranks, see `constraint_violation`
+    Those of a system at several times, or of several copies at one: a row of each array is one of them.
+    """
+
+    t: Sequence[float]  # s; so are the following [states]
+    work: list[float]  # J
+    step_size: list[float]  # s
+    norm_error: list[float]  # of all ranks, see `constraint_violation`
+    q: Floats  # [states, nq]: this rank's part
+    u: Floats  # [states, nu]
+
+    @property
+    def columns(self) -> Columns:
+        """Those of this rank's bodies."""
 
     @property
     def residual(self) -> Floats:
-        """The largest residuals that the witness has seen [2]."""
+        """The largest residuals that the witness had seen by then [states, 2]."""
 
     @property
     def energy(self) -> Floats:
-        """Kinetic and potential energy of the whole system [2], J."""
+        """Kinetic and potential energy of the whole system [states, 2], J."""
 
     @property
     def poses(self) -> Floats:
-        """Position and quaternion of this rank's bodies [n, 7]."""
+        """Position and quaternion of this rank's bodies [states, n, 7]."""
 
     @property
     def joint_loads(self) -> Floats:
-        """The loads of this rank's joints [n, 6]; with the forces of joints and the loads of loops one evaluation."""
+        """The loads of this rank's joints [states, n, 6]; with the forces of joints and the loads of loops one
+        evaluation of each state."""
 
     @property
     def joint_forces(self) -> Floats:
-        """The forces of joints along their motion subspaces [nu]."""
+        """The forces of joints along their motion subspaces [states, nu]."""
 
     @property
     def loop_loads(self) -> Floats:
-        """The loads of all loops [loops, 6]."""
+        """The loads of all loops [states, loops, 6]."""
 
     @property
     def violations(self) -> Floats:
-        """How far loops are from closed [loops, 2]."""
+        """How far loops are from closed [states, loops, 2]."""
 
     def integral(self, name: str) -> Floats:
-        """The integral of a quantity so far, of this rank's bodies, by its name."""
+        """The integral of a quantity so far [states, n], of this rank's bodies, by its name."""
 
     @property
-    def solution(self) -> Any:
-        """The `SolutionSample` of the constraint-load equations."""
-
-
-class SampledCopies(Protocol):
-    """Copies of a system that are sampled together, at their states."""
-
-    count: int
-
-    def energies(self, q: Floats, u: Floats) -> Floats:
-        """Kinetic and potential energy (J) of every copy [copies, 2]."""
-
-    def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
-        """Rotations [n, 3, 3] and positions [n, 3] of a copy's bodies."""
+    def solutions(self) -> Sequence[Any]:
+        """The `SolutionSample` of the constraint-load equations of each."""
 
 
 class Kind(NamedTuple):
@@ -103,11 +97,11 @@ class Quantity:
     parts: tuple[str, ...] = ()  # names of the numbers of a row, if these are several
     asked: str = ""  # what users call it; `name` by default. Both serve everywhere.
     kinds: tuple[Kind, ...] = ()  # how it is drawn and named in tables; of `Q` and `U` by unit. Empty: not at all.
-    # computes this rank's part in an `Instant`, rows in the order of its bodies. None of what follows from others.
-    take: Callable[[Instant], Any] | None = None
-    # gives it of copies [copies, ...] at their states q [copies, nq], u [copies, nu], where that takes less than one
-    # after the other; see `copied`
-    of_copies: Callable[[SampledCopies, Floats, Floats], Floats] | None = None
+    # computes this rank's part [states, ...] of states, rows in the order of its bodies. None of what follows from
+    # others.
+    take: Callable[[Sampled], Any] | None = None
+    evaluates: bool = False  # whether that takes an evaluation of each state
+    of_copies: bool = False  # whether ensembles keep it of each copy; see `copied`
     chosen: bool = False  # samples have it where it is asked for; else always, or where `needs` says so
     # what there must be: "loops", "witness", "iterative" (a coupling that solves for constraint loads), "loads" (where
     # these are asked for)
@@ -125,7 +119,7 @@ class Quantity:
     @property
     def copied(self) -> bool:
         """Whether ensembles keep it, of each copy."""
-        return self.of_copies is not None or (self.take is not None and self.of in (PER_BODY, PER_LOOP))
+        return self.take is not None and (self.of_copies or self.of in (Q, U, PER_BODY, PER_LOOP))
 
     @property
     def row(self) -> tuple[int, ...]:
@@ -158,14 +152,10 @@ def moment(loads: Floats, centers: Floats) -> Floats:
     return np.asarray(np.linalg.norm(loads[..., :3], axis=-1))
 
 
-def _power(at: Instant) -> Floats:
+def _power(at: Sampled) -> Floats:
     """Give the power of each joint: the forces that drive it times its speeds."""
-    bodies = np.repeat(np.arange(at.columns.n), np.diff(at.columns.u_offset))
-    return np.bincount(bodies, at.joint_forces * at.u, minlength=at.columns.n).astype(float)
-
-
-def _poses_of_copies(copies: SampledCopies, q: Floats, u: Floats) -> Floats:
-    return np.array([pose_numbers(*copies.poses(k, q[k])) for k in range(copies.count)])
+    bodies, n = np.repeat(np.arange(at.columns.n), np.diff(at.columns.u_offset)), at.columns.n
+    return np.array([np.bincount(bodies, row, minlength=n).astype(float) for row in at.joint_forces * at.u])
 
 
 _NEWTONS = "N m, N m, N m, N, N, N"
@@ -177,17 +167,17 @@ DECLARED = (
     Quantity("time", SYSTEM, "s", "time of the sample", asked="t", take=lambda at: at.t),
     Quantity(
         "q", Q, "rad, m, or quaternion w x y z", "joint coordinates, in the model's order", chosen=True,
-        take=lambda at: at.q, of_copies=lambda copies, q, u: q,
+        take=lambda at: at.q,
         kinds=(Kind("angles", "rad"), Kind("displacements", "m"), Kind("quaternions w x y z", "1")),
     ),
     Quantity(
         "u", U, "rad/s or m/s", "generalized speeds, in the model's order", chosen=True,
-        take=lambda at: at.u, of_copies=lambda copies, q, u: u,
+        take=lambda at: at.u,
         kinds=(Kind("angular velocities", "rad/s"), Kind("velocities", "m/s")),
     ),
     Quantity(
         "poses", PER_BODY, "m, quaternion w x y z", "position and orientation of each body", _PLACE + _TURN, "pose",
-        chosen=True, take=lambda at: at.poses, of_copies=_poses_of_copies,
+        chosen=True, take=lambda at: at.poses,
         kinds=(
             Kind("position", "m", _AXES, lambda rows: rows[..., :3]),
             Kind("quaternion w x y z", "1", ("w", "x", "y", "z"), lambda rows: rows[..., 3:]),
@@ -198,7 +188,7 @@ DECLARED = (
         "load on each body by its parent through its inboard joint, reaction and what drives the joint together: "
         "moment about the origin of the body frame, then force, in body frame components; the parent receives the "
         "opposite",
-        _LOAD, "load", chosen=True, take=lambda at: at.joint_loads,
+        _LOAD, "load", chosen=True, take=lambda at: at.joint_loads, evaluates=True,
         kinds=(
             Kind("force at the joint", "N", _AXES, lambda rows: rows[..., 3:]),
             Kind("moment at the joint", "N m", _AXES, lambda rows: rows[..., :3]),
@@ -208,7 +198,7 @@ DECLARED = (
         "power", PER_BODY, "W",
         "of all that drives the joint (spring, damper, torques, given motion) at its speed: what flows through it into "
         "the motion; negative where it takes energy out",
-        chosen=True, take=_power, kinds=(Kind("power of the joint", "W"),),
+        chosen=True, take=_power, evaluates=True, kinds=(Kind("power of the joint", "W"),),
     ),
     Quantity(
         "joint_work", PER_BODY, "J",
@@ -227,7 +217,7 @@ DECLARED = (
     Quantity(
         "energy", SYSTEM, "J", "kinetic, potential (weight from the inertial origin, springs)",
         ("kinetic", "potential"),
-        take=lambda at: at.energy, of_copies=lambda copies, q, u: copies.energies(q, u),
+        take=lambda at: at.energy, of_copies=True,
         kinds=(
             Kind(
                 "energy", "J", ("kinetic", "potential", "total"),
@@ -271,7 +261,7 @@ DECLARED = (
         "load on the second body of each loop by its joint, reaction and what drives the joint together: moment about "
         "the origin of the joint's frame there, then force, in the components of that body's frame; the first receives "
         "the opposite; where constraints are redundant, of all that do the same the one of least norm",
-        _LOAD, "loop_load", needs=("loops", "loads"), take=lambda at: at.loop_loads,
+        _LOAD, "loop_load", needs=("loops", "loads"), take=lambda at: at.loop_loads, evaluates=True,
         kinds=(
             Kind("force of the loop's joint", "N", _AXES, lambda rows: rows[..., 3:]),
             Kind("moment of the loop's joint", "N m", _AXES, lambda rows: rows[..., :3]),
@@ -279,21 +269,22 @@ DECLARED = (
     ),
     Quantity(
         "iterations", SYSTEM, "1", "iterations of an evaluation, on average since the sample before",
-        needs=("iterative",), take=lambda at: at.solution.iterations, kinds=(Kind("iterations", "1"),),
+        needs=("iterative",), take=lambda at: [found.iterations for found in at.solutions],
+        evaluates=True, kinds=(Kind("iterations", "1"),),
     ),
     Quantity(
         "residual", SYSTEM, "1", "residual of the constraint-load equations over the right-hand side",
-        needs=("iterative",), take=lambda at: at.solution.residual,
+        needs=("iterative",), take=lambda at: [found.residual for found in at.solutions], evaluates=True,
         kinds=(Kind("residual of the constraint loads", "1", logarithmic=True),),
     ),
     Quantity(
         "condition", SYSTEM, "1", "estimated condition number of the constraint-load equations",
-        needs=("iterative",), take=lambda at: at.solution.condition,
+        needs=("iterative",), take=lambda at: [found.condition for found in at.solutions], evaluates=True,
         kinds=(Kind("condition of the constraint loads", "1", logarithmic=True),),
     ),
     Quantity(
         "constraint_loads", SEPARATED, "N m or N", "constraint loads at the separated joints, as the model says",
-        needs=("iterative",), take=lambda at: at.solution.constraint_loads,
+        needs=("iterative",), take=lambda at: [found.constraint_loads for found in at.solutions], evaluates=True,
     ),
 )  # fmt: skip
 QUANTITIES = {quantity.name: quantity for quantity in DECLARED}

@@ -85,19 +85,21 @@ class SampleWriter:
         self._on_root(begin)
         return SampleWriter(self._comm, self._file, self._path, widths, shapes)
 
-    def due(self) -> bool:
-        """Whether samples have to be written with the next one: rank 0 says it, for all."""
+    def due(self, count: int) -> bool:
+        """Whether samples have to be written with so many more: rank 0 says it, for all."""
         late = time.monotonic() - self._flushed > FLUSH_SECONDS
-        return self._comm.rank == 0 and (late or (self._count + 1) * self._bytes > FLUSH_BYTES)
+        return self._comm.rank == 0 and (late or (self._count + count) * self._bytes > FLUSH_BYTES)
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
-        """Take a sample: this rank's blocks of it, and what all ranks have; then write, if this is due."""
+        """Take samples: this rank's blocks of them, and what all ranks have [samples, ...]; then write, if this is
+        due."""
+        count = len(common["time"])
         with undisturbed():
             for name, values in own.items():
-                self._own[name].append(np.array(values).ravel())
-            for name, value in common.items():
-                self._common.setdefault(name, []).append(value)
-            self._count += 1
+                self._own[name].extend(np.array(values).reshape(count, -1))
+            for name, values in common.items():
+                self._common.setdefault(name, []).extend(values)
+            self._count += count
             if due:
                 self._flush()
 

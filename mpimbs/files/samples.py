@@ -42,21 +42,20 @@ class Samples:
         self.sync()
         return Samples(self._comm, widths, shapes, self.all)
 
-    def due(self) -> bool:
-        """Whether samples have to be written before the next one comes: never."""
+    def due(self, count: int) -> bool:
+        """Whether samples have to be written with the next ones: never."""
         return False
 
     def add(self, own: dict[str, Floats], common: dict[str, Any], due: bool) -> None:
-        """Take a sample: this rank's blocks of it, and what all ranks have, by quantity."""
-        whole = common
+        """Take samples: this rank's blocks of them, and what all ranks have, by quantity [samples, ...]."""
+        count, whole = len(common["time"]), common
         if self._comm.size == 1:  # of one rank blocks are the whole
             whole = common | own
         else:
             for name, values in own.items():
-                self._own[name].append(np.array(values, np.float64).ravel())
+                self._own[name].extend(np.array(values, np.float64).reshape(count, -1))
         for name, values in whole.items() if self._comm.rank == 0 else ():
-            shape = self._shapes[name]
-            self._rows[name].append(np.array(values, np.float64).reshape(shape) if shape else float(values))
+            self._rows[name].extend(np.array(values, np.float64).reshape(count, *self._shapes[name]))
 
     def read(self, count: int, name: str, at: tuple[Any, ...] | None = None) -> Floats | None:
         """Give the first samples of a name, all or at a place of the array; None if there are none."""

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.quantities import QUANTITIES, Instant, Quantity
+from mpimbs.dynamics.quantities import QUANTITIES, Quantity, Sampled
 from mpimbs.files.output_layout import KINETIC, MAGNITUDES
 from mpimbs.model import JOINT_TYPES
 from mpimbs.stepping.integrator import Integrator, Moment
@@ -178,8 +178,8 @@ class Integrals:
     ----------
     quantities : sequence of Quantity
         That are integrals of others, with a number for each of this rank's bodies.
-    instant : callable
-        Gives the state of a moment at a time (s).
+    sampled : callable
+        Gives what is known of a moment at a time (s).
     state : dict of str to IntegralState
         By name what those before have left.
     comm : MPI.Comm
@@ -189,12 +189,12 @@ class Integrals:
     def __init__(
         self,
         quantities: Sequence[Quantity],
-        instant: Callable[[float, Moment], Instant],
+        sampled: Callable[[float, Moment], Sampled],
         state: dict[str, IntegralState],
         comm: MPI.Comm,
     ) -> None:
         self._comm = comm
-        self._quantities, self._instant, self.state = quantities, instant, state
+        self._quantities, self._sampled, self.state = quantities, sampled, state
         self._time, self._moment = np.nan, Moment(np.zeros(0), np.zeros(0), None, 0.0, 0.0, 0.0)
         self._steps: dict[str, _Step] = {}
 
@@ -233,11 +233,11 @@ class Integrals:
 
     def _rates(self, t: float, moment: Moment) -> dict[str, Floats]:
         """Give the rates that are integrated, by the name of the integral, at a time (s)."""
-        at, found = self._instant(t, moment), {}
+        at, found = self._sampled(t, moment), {}
         for each in self._quantities:
             take = QUANTITIES[each.integral_of].take
             assert take is not None
-            found[each.name] = take(at)
+            found[each.name] = take(at)[0]
         return found
 
     def at(self, name: str, t: float) -> Floats:

@@ -17,7 +17,7 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.dynamics import totals_of
-from mpimbs.dynamics.instants import StateAt
+from mpimbs.dynamics.instants import States
 from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.quantities import PER_BODY, PER_LOOP, QUANTITIES, SYSTEM, Q, Quantity, U
 from mpimbs.dynamics.selection import SampleTable
@@ -39,41 +39,46 @@ Store = Samples | SampleWriter
 _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 
 
-class _Instant(StateAt):
-    """A state at which a sample is taken; see `quantities.Instant`."""
+class _Sampled(States):
+    """States of which samples are taken, in their order; see `quantities.Sampled`."""
 
-    def __init__(self, recorder: Recorder, t: float, moment: Moment, norm_error: float, counted: bool = True) -> None:
-        super().__init__(recorder.dynamics, t, moment.q, moment.u, moment.given)
-        self._recorder, self._counted, self.norm_error = recorder, counted, norm_error
-        self.step_size, self.work = moment.step_size, recorder.work + moment.work
+    def __init__(
+        self, recorder: Recorder, states: Sequence[tuple[float, Moment]], norm_error: float, counted: bool = True
+    ) -> None:
+        times, moments = zip(*states, strict=True)
+        q, u = (np.array([getattr(moment, name) for moment in moments]) for name in "qu")
+        super().__init__(lambda _: recorder.dynamics, times, q, u, [moment.given for moment in moments])
+        self._recorder, self._counted, self.norm_error = recorder, counted, [norm_error] * len(times)
+        self.step_size: list[float] = [moment.step_size for moment in moments]
+        self.work: list[float] = [recorder.work + moment.work for moment in moments]
 
-    @cached_property
-    def carried(self) -> CarriedLoads:
-        return self._recorder.joint_loads(self.t, self.q, self.u, self._held)
+    def carried(self, k: int) -> CarriedLoads:
+        return self._recorder.joint_loads(self.t[k], self.q[k], self.u[k], self.held[k])
 
     def integral(self, name: str) -> Floats:
-        return self._recorder.integrals.at(name, self.t)
+        return np.array([self._recorder.integrals.at(name, t) for t in self.t])
 
     @cached_property
     def violations(self) -> Floats:
         found = super().violations
         if self._counted and self._recorder.projection is not None:
-            self._recorder.projection.sampled(found)
+            for each in found:
+                self._recorder.projection.sampled(each)
         return found
 
     @property
     def residual(self) -> Floats:
         assert self._recorder.witness is not None
-        return self._recorder.witness.largest
+        return np.array([self._recorder.witness.largest] * len(self.t))
 
     @cached_property
-    def solution(self) -> SolutionSample:
-        constraints, dynamics = self._recorder.constraints, self._dynamics
-        assert constraints is not None
-        if "carried" not in vars(self):  # which evaluates the sample itself
-            given = self.q, self.u, self._held, self.t
+    def solutions(self) -> list[SolutionSample]:
+        constraints, dynamics = self._recorder.constraints, self._recorder.dynamics
+        assert constraints is not None and len(self.t) == 1  # of solutions that go on from each other
+        if "_carried" not in vars(self):  # which evaluates the sample itself
+            given = self.q[0], self.u[0], self.held[0], self.t[0]
             together(dynamics.comm, lambda: dynamics.accelerations(*given, warn=False))
-        return constraints.take()
+        return [constraints.take()]
 
 
 @dataclass
@@ -133,6 +138,7 @@ class Recorder:
         self.extremes = Extremes(dynamics, loads) if extremes else None
         self.integrals = self._integrals({})
         self.watches = extremes or bool(integrals_of(table))  # every step is looked at
+        self._evaluates = any(each.evaluates for each in table.quantities)  # at every sample
         self._watched: tuple[float, Any, CarriedLoads | None] = (np.nan, None, None)  # of the last look at loads
         self.count = 0  # samples so far
         self.seconds = 0.0  # of wall time spent
@@ -141,7 +147,7 @@ class Recorder:
 
     def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
         return Integrals(
-            integrals_of(self._table), lambda t, moment: _Instant(self, t, moment, 0.0), state, self.dynamics.comm
+            integrals_of(self._table), lambda t, moment: _Sampled(self, [(t, moment)], 0.0), state, self.dynamics.comm
         )
 
     def _block(self, quantity: Quantity, rows: Integers | None) -> Integers | None:
@@ -164,13 +170,14 @@ class Recorder:
         return 0 if self.constraints is None else self.constraints.unknowns
 
     def _kept(self, quantity: Quantity, found: Floats) -> Floats:
-        """Give the part of a quantity that samples keep, of what this rank has found."""
+        """Give the part of a quantity that samples keep [samples, ...], of what this rank has found."""
         if quantity.of == PER_LOOP:
-            return found if self.dynamics.comm.rank == 0 else found[:0]
+            return found if self.dynamics.comm.rank == 0 else found[:, :0]
         if quantity.of not in _LIKE:
             return found
-        chosen, block = self._chosen[quantity.name], self.dynamics.divided.model_order[_LIKE[quantity.of]](found)
-        return block if chosen is None else block[chosen]
+        chosen, order = self._chosen[quantity.name], self.dynamics.divided.model_order[_LIKE[quantity.of]]
+        block = order(found.swapaxes(0, 1)).swapaxes(0, 1)
+        return block if chosen is None else block[:, chosen]
 
     def now(self, quantity: Quantity, stepper: Integrator) -> Floats:
         """Give what a sample of the state reached would have of a quantity, of the whole system; all ranks call.
@@ -186,9 +193,9 @@ class Recorder:
             raise InputError(f"{quantity.name}: there is none now; samples have it where {' and '.join(base.needs)} do")
         if base.integral_of and base.name not in self.integrals.state:
             raise InputError(f"{quantity.name}: is known where samples have it; name it in `sample`")
-        at = _Instant(self, stepper.time, stepper.at(stepper.time), stepper.norm_error, counted=False)
+        at = _Sampled(self, [(stepper.time, stepper.at(stepper.time))], stepper.norm_error, counted=False)
         assert base.take is not None  # what follows from others has none
-        found = np.asarray(base.take(at), float)
+        found = np.asarray(base.take(at), float)[0]
         if base.of in _LIKE:
             order = dynamics.divided.model_order[_LIKE[base.of]]
             found = Gather(dynamics.comm, order, math.prod(base.row)).everywhere(found).reshape(-1, *base.row)
@@ -290,27 +297,31 @@ class Recorder:
             On all ranks: the sample can't be written.
         """
         with self._looking(states[0][0]), self._timed():
-            q, u = (np.array([getattr(moment, name) for _, moment in states]) for name in "qu")
-            facts = states[-1][1].norm_error, self.store.due(), not (all_finite(q.ravel()) and all_finite(u.ravel()))
-            norm_error, due, broken = greatest(self.dynamics.comm, facts).tolist()
-            found = None if broken else totals_of(self.dynamics, q, u)[:, :2]
-            loops = None if broken else self.dynamics.loops
-            measured = None if loops is None else loops.all_measured(q, u)
-            for k, (t, moment) in enumerate(states, 1):
-                self._looks_at, ends = t, k == len(states)
+            at, dynamics = _Sampled(self, states, 0.0), self.dynamics
+            broken = not (all_finite(at.q.ravel()) and all_finite(at.u.ravel()))
+            facts = states[-1][1].norm_error, self.store.due(len(states)), broken
+            norm_error, due, broken = greatest(dynamics.comm, facts).tolist()
+            known, looks = False, self.witness is not None and self.witness.looks(last)
+            if not broken:
+                at.energy = totals_of(dynamics, at.q, at.u)[:, :2]
+                known = math.isfinite(at.energy.sum())
+            if known and not looks and not self._evaluates:
+                at.norm_error = [norm_error] * len(states)
+                self._take(at, bool(due))
+                return
+            # What evaluates, or is wrong, is found one by one: the samples before it are taken.
+            for k, state in enumerate(states, 1):
+                self._looks_at, ends = state[0], k == len(states)
+                one = _Sampled(self, [state], norm_error)
+                if known:
+                    one.energy = at.energy[k - 1 : k]
                 if self.witness is not None:
-                    self.witness.take(t, moment.q, moment.u, moment.given, last and ends)
-                at = _Instant(self, t, moment, norm_error)
-                # Without, it is found alone, and what is wrong with the state.
-                if found is not None and math.isfinite(sum(found[k - 1].tolist())):
-                    at.energy = found[k - 1]
-                    if measured is not None:
-                        at.measured = measured[k - 1]
-                self._take(at, bool(due) and ends)
-                self.count += 1
+                    self.witness.take(state[0], one.q[0], one.u[0], one.held[0], last and ends)
+                self._take(one, bool(due) and ends)
 
-    def _take(self, at: _Instant, due: bool) -> None:
-        self.balance.take(at.energy, at.work)
+    def _take(self, at: _Sampled, due: bool) -> None:
+        for energy, work in zip(at.energy.tolist(), at.work, strict=True):
+            self.balance.take(energy, work)
         own, common = {}, {}
         for each in self._table.quantities:
             assert each.take is not None  # or samples don't have it
@@ -318,8 +329,9 @@ class Recorder:
             if each.of == SYSTEM:
                 common[each.name] = found
             else:
-                own[each.name] = self._kept(each, found)
+                own[each.name] = self._kept(each, np.asarray(found))
         self.store.add(own, common, due)
+        self.count += len(at.t)
 
     def finish(self) -> None:
         """Wait until all samples are on the disk; all ranks call.

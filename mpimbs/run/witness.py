@@ -91,6 +91,10 @@ class Witness:
         """The largest residuals of the equations of motion, and of the loops [2]."""
         return np.array([self.seen.motion[0], self.seen.loops[0]])
 
+    def looks(self, last: bool) -> bool:
+        """Whether the next sample is checked: where that is due, or it is the `last`."""
+        return last or self._dynamics.derivative.evaluations >= self.due
+
     def take(self, t: float, q: Floats, u: Floats, held: Floats | None, last: bool) -> None:
         """Check the accelerations in a state at a time (s), where one is due; all ranks call.
 
@@ -100,7 +104,7 @@ class Witness:
             On all ranks: they are wrong.
         """
         dynamics = self._dynamics
-        if dynamics.derivative.evaluations < self.due and not last:
+        if not self.looks(last):
             return
         began, evaluating = time.perf_counter(), dynamics.derivative.spent
         found: Residual = together(dynamics.comm, lambda: dynamics.loads.residual(q, u, tau=held, t=t))

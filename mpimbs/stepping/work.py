@@ -5,6 +5,7 @@ Integrated beside the state, it is their work W, and what a simulation does wron
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,9 +114,9 @@ class Balance:
     moved: float = 0.0  # the most energy that was there to go wrong, and what of it is rounding (J)
     rounding: float = 0.0
 
-    def take(self, energy: Floats, work: float) -> None:
+    def take(self, energy: Sequence[float], work: float) -> None:
         """Take a sample: kinetic and potential energy, and the work so far (J)."""
-        kinetic, potential = map(float, energy)
+        kinetic, potential = energy
         total = kinetic + potential
         if self.first is None:
             self.first = total, potential

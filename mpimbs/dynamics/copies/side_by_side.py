@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError, InputError, LoadNotFiniteError, SimulationError
 from mpimbs.dynamics.dynamics import Dynamics
-from mpimbs.dynamics.instants import StateAt
+from mpimbs.dynamics.instants import States
+from mpimbs.dynamics.loops import CarriedLoads
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.forces.at_once import ACTING, ActingPlan, act_at_once
 from mpimbs.forces.external import ExternalLoads
@@ -27,6 +29,7 @@ from mpimbs.model.facts import digest
 from mpimbs.model.summary import validate
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.entries import SYSTEMS_ALONE
+from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.parts.scales import scales_of
 from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
@@ -367,12 +370,19 @@ class SideBySide:
         copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
         return residual_of(copy, None, q, u, udot, self._tau[k])
 
-    def instant(self, copy: int, t: float, q: Floats, u: Floats, given: Floats | None = None) -> StateAt:
-        """Give a state of a copy, with all that a system by itself tells of it; `given`: forces on its joints [nu]."""
+    def sampled(self, t: float, q: Floats, u: Floats, given: Floats | None, left: npt.NDArray[np.bool_]) -> States:
+        """Give what is known of all copies at a time (s), in states [copies, nq], [copies, nu].
+
+        `given` [copies, nu] are forces on their joints. Loads of those that are `left` behind are no numbers.
+        """
+        return _CopiesAt(self, t, q, u, [None] * self.count if given is None else list(given), left)
+
+    def alone(self, copy: int) -> Dynamics:
+        """Give the dynamics of a copy by itself."""
         k = copy % len(self.systems)
         if k not in self._alone:
             self._alone[k] = Dynamics(self.systems[k], MPI.COMM_SELF)
-        return StateAt(self._alone[k], t, q, u, given)
+        return self._alone[k]
 
     def close(self) -> None:
         """Free what MPI holds."""
@@ -382,6 +392,30 @@ class SideBySide:
     def poses(self, copy: int, q: Floats) -> tuple[Floats, Floats]:
         """Give the poses of a copy's bodies at its coordinates [nq]: rotations [n, 3, 3], positions [n, 3] (m)."""
         return self._subchains[copy % len(self._subchains)].body_poses(q)
+
+
+class _CopiesAt(States):
+    """Copies at a time, energies and poses of which need no more than what evaluates them side by side."""
+
+    def __init__(
+        self, copies: SideBySide, t: float, q: Floats, u: Floats, held: list[Floats | None], left: npt.NDArray[np.bool_]
+    ) -> None:
+        super().__init__(copies.alone, [t] * copies.count, q, u, held)
+        self._copies, self._left = copies, left
+
+    @functools.cached_property
+    def energy(self) -> Floats:
+        return self._copies.energies(self.q, self.u)
+
+    @property
+    def poses(self) -> Floats:
+        return np.array([pose_numbers(*self._copies.poses(k, q)) for k, q in enumerate(self.q)])
+
+    def carried(self, k: int) -> CarriedLoads:
+        if not self._left[k]:
+            return super().carried(k)
+        nothing = np.full((self._copies.systems[0].n_bodies, 6), np.nan)
+        return CarriedLoads(nothing, np.full(self.u.shape[1], np.nan), None)
 
 
 def initial_states(systems: Sequence[Contents], count: int) -> tuple[Floats, Floats]:

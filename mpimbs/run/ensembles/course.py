@@ -238,7 +238,7 @@ class EnsembleRun:
                 together(self._comm, lambda: self._check(t))
         with self._timed("waiting"):
             self._note_failures()
-            agreed = np.array([self._store.due(), -copies.step_size])
+            agreed = np.array([self._store.due(1), -copies.step_size])
             self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         with self._timed("output"):
             own = copies.take(t)
@@ -246,7 +246,8 @@ class EnsembleRun:
             mine = [k for k in gone if 0 <= k < copies.count]
             for values in own.values():
                 values[mine] = np.nan
-            self._store.add(own, {"time": t, "step_size": -float(agreed[1])}, bool(agreed[0]))
+            common = {"time": [t], "step_size": [-float(agreed[1])]}
+            self._store.add({name: values[None] for name, values in own.items()}, common, bool(agreed[0]))
             self._count, self._time = self._count + 1, t
             self._remembered = self._remember()
 

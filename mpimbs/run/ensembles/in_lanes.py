@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +12,6 @@ import numpy as np
 from mpimbs.base.arrays import Floats
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.copies.side_by_side import SideBySide
-from mpimbs.dynamics.instants import StateAt
-from mpimbs.dynamics.quantities import PER_BODY, Quantity
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.run.ensembles.in_turn import CopiesMemory
 from mpimbs.run.witness import TO_GO_ON, Seen
@@ -81,26 +78,13 @@ class CopiesInLanes(CopiesStepper):
     def take(self, t: float) -> dict[str, Floats]:
         """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
         self._sampled, (q, u) = t, self.at(t)
-        given, found = self.given(t, q, u), {}
-        # One evaluation for all quantities.
-        instant = cache(lambda k: self.copies.instant(k, t, q[k], u[k], None if given is None else given[k]))
+        at: Any = self.copies.sampled(t, q, u, self.given(t, q, u), self.left)  # which has all that these take
+        found = {}
         for each in self._table.quantities:
             if each.copied:
-                rows, values = self._table.rows[each.name], self._of_copies(each, q, u, instant)
+                assert each.take is not None
+                rows, values = self._table.rows[each.name], each.take(at)
                 found[each.name] = values.copy() if rows is None else values[:, rows]
-        return found
-
-    def _of_copies(self, quantity: Quantity, q: Floats, u: Floats, instant: Callable[[int], StateAt]) -> Floats:
-        """A quantity of the copies at their states; not a number of those left behind."""
-        if quantity.of_copies is not None:
-            return quantity.of_copies(self.copies, q, u)
-        system = self.copies.systems[0]
-        rows = system.n_bodies if quantity.of == PER_BODY else len(system.loops)
-        found = np.full((self.count, rows, *quantity.row), np.nan)
-        for k in np.flatnonzero(~self.left).tolist():
-            assert quantity.take is not None  # or it has `of_copies`
-            at: Any = instant(k)  # which has all that these quantities take
-            found[k] = quantity.take(at)
         return found
 
     def _checks_due(self) -> int:

@@ -71,12 +71,13 @@ class _Rows(Samples):
         self._waiting, self._columns = waiting, columns
 
     def add(self, own: Row, common: dict[str, Any], due: bool) -> None:
-        row = {name: np.array(value, np.float64).ravel() for name, value in (own | common).items()}
+        count = len(common["time"])
+        rows = {name: np.array(values, np.float64).reshape(count, -1) for name, values in (own | common).items()}
         for name, (to, numbers, size) in self._columns.items():
-            values = row[name]
-            row[name] = np.full(size, np.nan)
-            row[name][to] = values[numbers]
-        self._waiting.append(row)
+            values = rows[name]
+            rows[name] = np.full((count, size), np.nan)
+            rows[name][:, to] = values[:, numbers]
+        self._waiting.extend({name: values[k] for name, values in rows.items()} for k in range(count))
 
 
 class CopyTrajectory(Trajectory):

@@ -16,7 +16,7 @@ from mpimbs.parts.kinematics import pose_numbers
 
 
 class States:
-    """States of a system, or of copies, whose loads and poses are found one after the other; see `Sampled`.
+    """States of a system, or of copies, whose loads and poses are found one after the other; see `KnownStates`.
 
     All ranks make it together and look.
 

@@ -20,7 +20,7 @@ OF_JOINTS = (Q, U)
 OF_STRUCTURE = (*OF_JOINTS, PER_LOOP)  # of which there are others after a change of structure
 
 
-class Sampled(Protocol):
+class KnownStates(Protocol):
     """States that are sampled, and what is known of them; all ranks look at them together.
 
     Those of a system at several times, or of several copies at one: a row of each array is one of them.
@@ -99,7 +99,7 @@ class Quantity:
     kinds: tuple[Kind, ...] = ()  # how it is drawn and named in tables; of `Q` and `U` by unit. Empty: not at all.
     # computes this rank's part [states, ...] of states, rows in the order of its bodies. None of what follows from
     # others.
-    take: Callable[[Sampled], Any] | None = None
+    take: Callable[[KnownStates], Any] | None = None
     evaluates: bool = False  # whether that takes an evaluation of each state
     of_copies: bool = False  # whether ensembles keep it of each copy; see `copied`
     chosen: bool = False  # samples have it where it is asked for; else always, or where `needs` says so
@@ -152,7 +152,7 @@ def moment(loads: Floats, centers: Floats) -> Floats:
     return np.asarray(np.linalg.norm(loads[..., :3], axis=-1))
 
 
-def _power(at: Sampled) -> Floats:
+def _power(at: KnownStates) -> Floats:
     """Give the power of each joint: the forces that drive it times its speeds."""
     bodies, n = np.repeat(np.arange(at.columns.n), np.diff(at.columns.u_offset)), at.columns.n
     return np.array([np.bincount(bodies, row, minlength=n).astype(float) for row in at.joint_forces * at.u])

@@ -53,9 +53,9 @@ class Samples:
             whole = common | own
         else:
             for name, values in own.items():
-                self._own[name].extend(np.array(values, np.float64).reshape(count, -1))
+                self._own[name].extend(np.asarray(values, np.float64).reshape(count, -1))
         for name, values in whole.items() if self._comm.rank == 0 else ():
-            self._rows[name].extend(np.array(values, np.float64).reshape(count, *self._shapes[name]))
+            self._rows[name].extend(np.asarray(values, np.float64).reshape(count, *self._shapes[name]))
 
     def read(self, count: int, name: str, at: tuple[Any, ...] | None = None) -> Floats | None:
         """Give the first samples of a name, all or at a place of the array; None if there are none."""

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.quantities import QUANTITIES, Quantity, Sampled
+from mpimbs.dynamics.quantities import QUANTITIES, KnownStates, Quantity
 from mpimbs.files.output_layout import KINETIC, MAGNITUDES
 from mpimbs.model import JOINT_TYPES
 from mpimbs.stepping.integrator import Integrator, Moment
@@ -189,7 +189,7 @@ class Integrals:
     def __init__(
         self,
         quantities: Sequence[Quantity],
-        sampled: Callable[[float, Moment], Sampled],
+        sampled: Callable[[float, Moment], KnownStates],
         state: dict[str, IntegralState],
         comm: MPI.Comm,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,29 +28,27 @@ from mpimbs.parallel.agreement import greatest, together
 from mpimbs.parallel.reorder import Gather
 from mpimbs.run.accumulated import Extremes, ExtremesState, Integrals, IntegralState, same_forces
 from mpimbs.run.witness import Witness, WitnessState
+from mpimbs.stepping.integrator import Moment, Moments
+from mpimbs.stepping.march import UNLIMITED
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.work import Balance
 
 if TYPE_CHECKING:
-    from mpimbs.stepping.integrator import Integrator, Moment
+    from mpimbs.stepping.integrator import Integrator
 
 
 Store = Samples | SampleWriter
 _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 
 
-class _Sampled(States):
-    """States of which samples are taken, in their order; see `quantities.Sampled`."""
+class _SampledStates(States):
+    """States of which samples are taken, in their order; see `quantities.KnownStates`."""
 
-    def __init__(
-        self, recorder: Recorder, states: Sequence[tuple[float, Moment]], norm_error: float, counted: bool = True
-    ) -> None:
-        times, moments = zip(*states, strict=True)
-        q, u = (np.array([getattr(moment, name) for moment in moments]) for name in "qu")
-        super().__init__(lambda _: recorder.dynamics, times, q, u, [moment.given for moment in moments])
-        self._recorder, self._counted, self.norm_error = recorder, counted, [norm_error] * len(times)
-        self.step_size: list[float] = [moment.step_size for moment in moments]
-        self.work: list[float] = [recorder.work + moment.work for moment in moments]
+    def __init__(self, recorder: Recorder, states: Moments, counted: bool = True) -> None:
+        super().__init__(lambda _: recorder.dynamics, *states[:4])
+        self._recorder, self._counted = recorder, counted
+        self.norm_error, self.step_size = states.norm_error, states.step_size
+        self.work = [recorder.work + work for work in states.work]
 
     def carried(self, k: int) -> CarriedLoads:
         return self._recorder.joint_loads(self.t[k], self.q[k], self.u[k], self.held[k])
@@ -138,7 +136,7 @@ class Recorder:
         self.extremes = Extremes(dynamics, loads) if extremes else None
         self.integrals = self._integrals({})
         self.watches = extremes or bool(integrals_of(table))  # every step is looked at
-        self._evaluates = any(each.evaluates for each in table.quantities)  # at every sample
+        self.evaluates = any(each.evaluates for each in table.quantities)  # at every sample
         self._watched: tuple[float, Any, CarriedLoads | None] = (np.nan, None, None)  # of the last look at loads
         self.count = 0  # samples so far
         self.seconds = 0.0  # of wall time spent
@@ -146,9 +144,10 @@ class Recorder:
         self.work = 0.0  # J: that of the segments before, without what events took
 
     def _integrals(self, state: dict[str, IntegralState]) -> Integrals:
-        return Integrals(
-            integrals_of(self._table), lambda t, moment: _Sampled(self, [(t, moment)], 0.0), state, self.dynamics.comm
-        )
+        def sampled(t: float, moment: Moment) -> _SampledStates:
+            return _SampledStates(self, Moments.of([t], [moment]))
+
+        return Integrals(integrals_of(self._table), sampled, state, self.dynamics.comm)
 
     def _block(self, quantity: Quantity, rows: Integers | None) -> Integers | None:
         """Which rows of this rank's block are kept, of those of the whole."""
@@ -193,7 +192,7 @@ class Recorder:
             raise InputError(f"{quantity.name}: there is none now; samples have it where {' and '.join(base.needs)} do")
         if base.integral_of and base.name not in self.integrals.state:
             raise InputError(f"{quantity.name}: is known where samples have it; name it in `sample`")
-        at = _Sampled(self, [(stepper.time, stepper.at(stepper.time))], stepper.norm_error, counted=False)
+        at = _SampledStates(self, stepper.all_at([stepper.time]), counted=False)
         assert base.take is not None  # what follows from others has none
         found = np.asarray(base.take(at), float)[0]
         if base.of in _LIKE:
@@ -233,6 +232,11 @@ class Recorder:
             self.constraints.state = state.constraints
         if self.extremes is not None and state.extremes is not None:
             self.extremes.go_on(state.extremes)
+
+    @property
+    def unseen(self) -> int:
+        """After how many more evaluations a sample is looked at."""
+        return UNLIMITED if self.witness is None else self.witness.due - self.dynamics.derivative.evaluations
 
     def begin(self, stepper: Integrator) -> None:
         """See where an integrator begins, or goes on; all ranks call. Raises as `record`."""
@@ -286,8 +290,8 @@ class Recorder:
         others -= derivative.spent + (0.0 if witness is None else witness.seconds)
         self.seconds += time.perf_counter() - began + others
 
-    def record(self, states: Sequence[tuple[float, Moment]], last: bool) -> None:
-        """Take samples of times (s), whose states are given, of one step, perhaps up to the last; all ranks call.
+    def record(self, states: Moments, last: bool, passed: bool = False) -> None:
+        """Take samples of states, of one step, or that several have `passed`; perhaps up to the last; all ranks call.
 
         Raises
         ------
@@ -296,30 +300,31 @@ class Recorder:
         OutputError
             On all ranks: the sample can't be written.
         """
-        with self._looking(states[0][0]), self._timed():
-            at, dynamics = _Sampled(self, states, 0.0), self.dynamics
-            broken = not (all_finite(at.q.ravel()) and all_finite(at.u.ravel()))
-            facts = states[-1][1].norm_error, self.store.due(len(states)), broken
-            norm_error, due, broken = greatest(dynamics.comm, facts).tolist()
-            known, looks = False, self.witness is not None and self.witness.looks(last)
+        times = states.t
+        with self._looking(times[0]), self._timed():
+            dynamics, broken = self.dynamics, not (all_finite(states.q.ravel()) and all_finite(states.u.ravel()))
+            facts = *states.norm_error, self.store.due(len(times)), broken
+            *norm_error, due, broken = greatest(dynamics.comm, facts).tolist()
+            states = states._replace(norm_error=norm_error)
+            at, known = _SampledStates(self, states), False
             if not broken:
                 at.energy = totals_of(dynamics, at.q, at.u)[:, :2]
                 known = math.isfinite(at.energy.sum())
-            if known and not looks and not self._evaluates:
-                at.norm_error = [norm_error] * len(states)
+            looks = self.witness is not None and not passed and self.witness.looks(last)
+            if known and not looks and not self.evaluates:
                 self._take(at, bool(due))
                 return
             # What evaluates, or is wrong, is found one by one: the samples before it are taken.
-            for k, state in enumerate(states, 1):
-                self._looks_at, ends = state[0], k == len(states)
-                one = _Sampled(self, [state], norm_error)
+            for k, t in enumerate(times):
+                self._looks_at, ends = t, k + 1 == len(times)
+                one = _SampledStates(self, states.one(k))
                 if known:
-                    one.energy = at.energy[k - 1 : k]
-                if self.witness is not None:
-                    self.witness.take(state[0], one.q[0], one.u[0], one.held[0], last and ends)
+                    one.energy = at.energy[k : k + 1]
+                if looks and self.witness is not None:
+                    self.witness.take(t, one.q[0], one.u[0], one.held[0], last and ends)
                 self._take(one, bool(due) and ends)
 
-    def _take(self, at: _Sampled, due: bool) -> None:
+    def _take(self, at: _SampledStates, due: bool) -> None:
         for energy, work in zip(at.energy.tolist(), at.work, strict=True):
             self.balance.take(energy, work)
         own, common = {}, {}

@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from mpimbs.run.run_memory import RunState, RunTotals
 from mpimbs.run.state import State, check_speeds, own_part
 from mpimbs.run.structure_change import go_over, held_over
 from mpimbs.run.witness import Witness
-from mpimbs.stepping.integrator import Integrator
+from mpimbs.stepping.integrator import Integrator, Moments
 from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
@@ -35,6 +34,7 @@ from mpimbs.stepping.step_sizes import ANCHORS, StepMemory
 
 MANY = 2**31
 AT_ONCE = 64  # samples of a step, at the most
+AT_HAND = 1024  # have their times at hand
 
 
 class Known(NamedTuple):
@@ -86,6 +86,7 @@ class Trajectory(ABC):
         self._first = self._initial() if known is None else None
         self._held: Floats | None = None  # [nu] of the whole system
         self._next = 0.0  # s: time of the next sample
+        self._block = 0, np.zeros(0)  # number of the first of some samples, and their times (s)
         self._stepper: Integrator | None = None
 
     def _check(self) -> None:
@@ -151,7 +152,7 @@ class Trajectory(ABC):
             self._events.watch(self.dynamics, self._stepper)
             self._recorder.begin(self._stepper)
             self._recorder.watch(self._stepper)
-            self._record([0.0])
+            self._record(self._stepper.all_at([0.0]))
             return
         state = self._recall()
         if state.u_held is not None:
@@ -194,33 +195,46 @@ class Trajectory(ABC):
         goal = events.next_goal(target) if events.any else target
         alone = not several or events.watching or self._recorder.watches
         most = 1 if alone else self._most_steps(stepper)
-        there = stepper.step_towards(goal, (1.0 - TOGETHER) * sample, most)
+        # What takes an evaluation takes it before the next step.
+        ahead = 1 if self._recorder.evaluates or self._segment.constraints is not None else AT_ONCE
+        there = stepper.step_towards(goal, self._ahead()[:ahead], most, self._recorder.unseen)
+        if stepper.passed is not None:
+            self._record(stepper.passed, passed=True)
         happening, passed = events.happening(stepper) if events.any else ([], [])
         self._recorder.watch(stepper)
         if stepper.between:
             while times := self._due((1.0 + TOGETHER) * stepper.time):
-                self._record(times)
+                self._record(stepper.all_at(times))
         elif there and goal == sample == stepper.time:
-            self._record([sample])
+            self._record(stepper.all_at([sample]))
         if not self.ended:
             if happening:
                 stepper = self._change(happening, passed)
             self._after_step(stepper)
         return stepper
 
+    def _ahead(self) -> Floats:
+        """Times (s) of the next samples."""
+        count, (first, times) = self._recorder.count, self._block
+        end = first + len(times)
+        if count + AT_ONCE > end and end < self._times.count:
+            numbers = range(count, int(min(count + AT_HAND, self._times.count)))
+            first, times = self._block = count, np.array([self._times.at(k) for k in numbers])
+        return times[count - first : count - first + AT_ONCE]
+
     def _due(self, t: float) -> list[float]:
         """Times (s) of the next samples, up to one that is reached."""
         if self._next > t:  # at the end there is none
             return []
-        count = self._recorder.count
         most = AT_ONCE if self._segment.constraints is None else 1  # of solutions that go on from each other
-        numbers = range(count, int(min(count + most, self._times.count)))
-        return list(takewhile(lambda sample: sample <= t, map(self._times.at, numbers)))
+        ahead = self._ahead()[:most]
+        due: list[float] = ahead[: np.searchsorted(ahead, t, side="right")].tolist()
+        return due
 
-    def _record(self, times: list[float]) -> None:
-        """Take the samples of times (s), which are reached, or were in the last step."""
-        recorder, stepper = self._recorder, self.stepper
-        recorder.record([(t, stepper.at(t)) for t in times], recorder.count + len(times) >= self._times.count)
+    def _record(self, states: Moments, passed: bool = False) -> None:
+        """Take the samples of states, which were reached, or `passed`, or are in the last step."""
+        recorder = self._recorder
+        recorder.record(states, recorder.count + len(states.t) >= self._times.count, passed)
         self._next = self._times.at(recorder.count)
 
     def _initial(self) -> tuple[Floats, Floats]:

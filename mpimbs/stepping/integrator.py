@@ -25,6 +25,7 @@ from mpimbs.dynamics.evaluation import NOTHING
 from mpimbs.parallel.agreement import largest_magnitudes, together
 from mpimbs.stepping.crawling import STABLE, Crawl, StepFailure, hardly_changes, likely_cause, wrong_motion
 from mpimbs.stepping.event_watch import EventSearch
+from mpimbs.stepping.march import UNLIMITED
 from mpimbs.stepping.projection import Projection
 from mpimbs.stepping.schemes import Accuracy
 from mpimbs.stepping.stability import StabilityProbe
@@ -60,6 +61,7 @@ ROUNDING_OF_TIMES = 1e-14  # of times
 OTHER = 1e-6  # of the largest rate, of coordinates or of speeds: rounding, on other ranks, changes them by less
 SCALED = 10.0  # times the error of a quaternion's norm, by which functions are given other coordinates than before
 QUIET = contextlib.nullcontext()
+NO_SAMPLES = np.zeros(0)
 
 
 class Moment(NamedTuple):
@@ -77,6 +79,30 @@ class Moment(NamedTuple):
     def given(self) -> Floats | None:
         """All forces on joints on top of the model's [nu] (N m, N)."""
         return self.held if self.gripped is None else self.gripped if self.held is None else self.held + self.gripped
+
+
+class Moments(NamedTuple):
+    """States at times, in their order."""
+
+    t: list[float]  # s
+    q: Floats  # [states, nq]: this rank's
+    u: Floats  # [states, nu]
+    given: list[Floats | None]  # [nu]: forces on joints on top of the model's (N m, N)
+    work: list[float]  # as in `Moment`; so are the following
+    norm_error: list[float]
+    step_size: list[float]
+
+    @classmethod
+    def of(cls, times: list[float], moments: list[Moment]) -> Moments:
+        """Put moments together."""
+        q, u, *rest = ([getattr(moment, name) for moment in moments] for name in cls._fields[1:])
+        return cls(times, np.array(q), np.array(u), *rest)
+
+    def one(self, k: int) -> Moments:
+        """Give one of them alone."""
+        rows = slice(k, k + 1)
+        numbers = self.work[rows], self.norm_error[rows], self.step_size[rows]
+        return Moments(self.t[rows], self.q[rows], self.u[rows], self.given[rows], *numbers)
 
 
 class Asked(NamedTuple):
@@ -111,9 +137,12 @@ class Integrator(ABC):
         What any rank has asked for in the last step; the same on all.
     norm_error : float
         Largest | |quaternion| - 1 | on this rank that a step left before it was made unit again.
+    passed : Moments or None
+        States at the samples that the last call has passed before its last step, where there are any.
     """
 
     between = False
+    passed: Moments | None = None
 
     def __init__(
         self, dynamics: Dynamics, q: Floats, u: Floats, given: Asked, time: float, memory: StepMemory | None
@@ -186,7 +215,7 @@ class Integrator(ABC):
     def rejected(self) -> int:
         """Steps rejected: by the error estimate, or because they left the range of numbers."""
 
-    def step_towards(self, target: float, pause: float = -np.inf, most: int = 1) -> bool:
+    def step_towards(self, target: float, samples: Floats = NO_SAMPLES, most: int = 1, unseen: int = UNLIMITED) -> bool:
         """Take one step, not beyond a time, and say whether that time is reached.
 
         The last steps before the time are shortened so that it is hit; afterwards the step goes on at its old size.
@@ -195,10 +224,13 @@ class Integrator(ABC):
         ----------
         target : float
             Time (s).
-        pause : float
-            Of several steps no more after this time (s).
+        samples : array [any]
+            Times (s) of the next samples. Of several steps those may `passed` have but the last that is given, behind
+            which there are no more steps.
         most : int
             Take several where nothing has to be done between them, and this many at the most.
+        unseen : int
+            After so many evaluations no samples are passed: the next one is to be looked at.
 
         Raises
         ------
@@ -206,10 +238,11 @@ class Integrator(ABC):
             On all ranks: the step size underflows, the state is no longer finite, or a function of the model failed.
             The state of the last good step is kept.
         """
-        return self._step(target, pause, most)
+        self.passed = None
+        return self._step(target, samples, most, unseen)
 
     @abstractmethod
-    def _step(self, target: float, pause: float, most: int) -> bool:
+    def _step(self, target: float, samples: Floats, most: int, unseen: int) -> bool:
         """See `step_towards`."""
 
     @abstractmethod
@@ -269,6 +302,10 @@ class Integrator(ABC):
         """Both q [nq] and u [nu]."""
         values = self._state[: self._end].copy()
         return values[: self._nq], values[self._nq :]
+
+    def all_at(self, times: list[float]) -> Moments:
+        """Give the states at times (s), as `at` gives each."""
+        return Moments.of(times, [self.at(t) for t in times])
 
     def at(self, t: float) -> Moment:
         """Give the state at a time (s), which is reached; or, where states `between` are known, in the last step."""

@@ -40,6 +40,8 @@ BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
 SLACK = 1e-6  # of a step, by which the last one before a time may be longer
 TOGETHER = 1e-12  # of times: steps' ends, events and samples that are so near come together
+PASSING = 64  # samples that steps of a call may pass, at the most
+PASSING_NUMBERS = 2**20  # and numbers of these
 ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
 SMALL = 1e-6  # of the time that is left: see `crawling`
 # What `MarchPlan.numbers` has: times and sizes (s), and of the last attempt its error and the largest number.
@@ -48,11 +50,12 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
     ERROR_BEFORE, GAMMA, NUMBERS,
 ) = range(16)  # fmt: skip
 # What `MarchPlan.counts` has: which room is the state, which rates are known where the next step begins and where they
-# and the last ones stand; of a call what it may take, and what it took.
+# and the last ones stand; of a call what it may take, how many samples are ahead, after how many evaluations one is
+# looked at, and what it took.
 (
-    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, REGARDLESS, ACCEPTED, REJECTED, EVALUATED, BEGUN, SMALL_STEPS,
-    OUTCOME, ALL_COUNTS,
-) = range(15)  # fmt: skip
+    NOW, KNOWN, FIRST, LAST, AGAIN, MOST, ENOUGH, REGARDLESS, AHEAD, UNTIL_SEEN, ACCEPTED, REJECTED, EVALUATED, BEGUN,
+    SMALL_STEPS, OUTCOME, BEHIND, ALL_COUNTS,
+) = range(18)  # fmt: skip
 NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
 GOING_ON, BROKEN, UNDERFLOW, OPEN = range(4)  # outcomes; the last: of a step whose loops can't be closed
 LONGEST = 64  # steps of a call at the most
@@ -77,6 +80,8 @@ class MarchPlan(NamedTuple):
     fixed: int
     a: Floats  # [rows * rows]
     errors: Floats  # [0 to 2, stages + 1]
+    dense: Floats  # [rows * degree]: see `tableaux.Tableau`
+    weights: Floats  # [rows]: room
     solves: Floats  # [rows * rows] of a Rosenbrock-W method, else empty
     matrix: Integers  # table of its matrix, and where kernels look at what else resists, factor and solve; 0: none do
     look: int
@@ -102,6 +107,9 @@ class MarchPlan(NamedTuple):
     quaternions: Integers  # where they begin
     numbers: Floats
     counts: Integers
+    samples: Floats  # [PASSING or none]: times of those ahead (s)
+    passed: Floats  # [PASSING or none, stride]: states at those that were passed
+    passed_facts: Floats  # [PASSING or none, 2]: errors of norms so far, and sizes of the steps that follow (s)
     sizes: Floats  # [LONGEST]: of the steps of a call (s), negative where the time ahead has shortened it
     told: Floats  # [FACTS]: what this rank has to say
     heard: Floats  # [FACTS]: what all have
@@ -357,13 +365,63 @@ def _close(plan):
     return not is_singular(p.seen, p.numbers[STEP])
 
 
+@kernel(inline=True)
+def _interpolate(p, out, weights, size):
+    """Write a state within the last step, from weights of the rates and the step's size (s)."""
+    _state_of(p, out, weights, 0, weights.size, 1 - p.counts[NOW], size)
+    for k in range(p.quaternions.size):
+        _make_unit(out, p.quaternions[k])
+
+
+@kernel
+def state_within(plan, t, out):
+    """Write the state at a time (s) in the last step, by the polynomial of the scheme, or where that ended."""
+    p, out = read(plan, PLAN), borrowed(out)
+    s, degree = p.numbers, p.dense.size // p.rows
+    near = SLACK * s[STEP] if p.fixed != 0 else TOGETHER * abs(s[REACHED])
+    if t >= s[REACHED] - near:
+        begin = p.counts[NOW] * p.stride
+        for i in range(p.n):
+            out[i] = p.states[begin + i]
+        return
+    x = (t - s[BEGAN]) / s[TRIED]
+    for k in range(p.rows):
+        weight = 0.0
+        for j in range(degree - 1, -1, -1):
+            weight = (weight + p.dense[k * degree + j]) * x
+        p.weights[k] = weight
+    _interpolate(p, out, p.weights, s[TRIED])
+
+
+@kernel
+def _pass_samples(plan):
+    """Keep the states at the samples that the last step has passed, and say whether to go on: others are ahead."""
+    p = read(plan, PLAN)
+    s, c = p.numbers, p.counts
+    first = c[BEHIND]
+    if c[EVALUATED] >= c[UNTIL_SEEN]:
+        return False
+    last = first
+    while last < c[AHEAD] and p.samples[last] <= (1.0 + TOGETHER) * s[REACHED]:
+        last += 1
+    if last == c[AHEAD]:
+        return False
+    for k in range(first, last):
+        state_within(plan, p.samples[k], span(p.passed, k * p.stride, p.stride))
+        p.passed_facts[2 * k], p.passed_facts[2 * k + 1] = s[NORM_ERROR], s[STEP]
+    c[BEHIND] = last
+    s[PAUSE] = (1.0 - TOGETHER) * p.samples[last]
+    return True
+
+
 @kernel
 def march(plan):
     """Take steps towards a time, until something has to be done between two of them.
 
-    That is: the time, or that of the pause, is reached; there were as many steps or evaluations as were asked for; a
-    step broke, or its loops can't be closed, or are singular ahead. All that is asked for, and what was done, stands in
-    `numbers` and `counts`. One step is taken at least, unless it broke.
+    That is: the time is reached, or that of a pause, which is that of a sample, where no further samples are known, or
+    it is to be looked at; there were as many steps or evaluations as were asked for; a step broke, or its loops can't
+    be closed, or are singular ahead. All that is asked for, and what was done, stands in `numbers` and `counts`. One
+    step is taken at least, unless it broke.
     """
     p = read(plan, PLAN)
     s, c = p.numbers, p.counts
@@ -405,7 +463,12 @@ def march(plan):
         if c[ACCEPTED] == before:
             if before > 0 and attempts >= c[MOST]:
                 return
-        elif s[REACHED] >= s[TARGET] or s[REACHED] >= s[PAUSE] or attempts >= c[MOST] or c[EVALUATED] >= c[ENOUGH]:
+        elif (
+            s[REACHED] >= s[TARGET]
+            or attempts >= c[MOST]
+            or c[EVALUATED] >= c[ENOUGH]
+            or (s[REACHED] >= s[PAUSE] and not _pass_samples(plan))
+        ):
             return
 
 
@@ -419,6 +482,4 @@ def summed_rates(plan, weights):
 def interpolated_state(plan, weights, size):
     """Write a state within the last step to `MarchPlan.state`, from weights of the rates and the step's size (s)."""
     p, weights = read(plan, PLAN), borrowed(weights)
-    _state_of(p, p.state, weights, 0, weights.size, 1 - p.counts[NOW], size)
-    for k in range(p.quaternions.size):
-        _make_unit(p.state, p.quaternions[k])
+    _interpolate(p, p.state, weights, size)

@@ -147,7 +147,7 @@ class PetscIntegrator(Integrator):
         """Steps rejected: by the error estimate, or because they left the range of numbers."""
         return int(self._ts.getStepRejections()) + self._retried
 
-    def _step(self, target: float, pause: float, most: int) -> bool:
+    def _step(self, target: float, samples: Floats, most: int, unseen: int) -> bool:
         began = self.time
         left = target - began
         if left <= ROUNDING_OF_TIMES * began:  # an event came so near

@@ -25,7 +25,7 @@ from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.event_watch import EventSearch
-from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator, Moment
+from mpimbs.stepping.integrator import QUIET, ROUNDING_OF_TIMES, Asked, Integrator, Moment, Moments
 from mpimbs.stepping.schemes import scheme_of
 from mpimbs.stepping.stability import StabilityProbe
 from mpimbs.stepping.stage_matrix import StageMatrix
@@ -97,6 +97,11 @@ class RungeKutta(Integrator):
         several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
         self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
+        # What is done at samples by Python, or takes more evaluations, can't be done behind them.
+        passes = self.between and given.projection is None and not power.grips
+        passes &= several > 1 and not self._own.tableau.between_takes_more
+        room = dynamics.comm.allreduce(min(m.PASSING, m.PASSING_NUMBERS // max(most, 1)) if passes else 0, MPI.MIN)
+        self._own.make_room(room)
         self._own.begin(self._began_at)
         self._own.numbers[m.NORM_ERROR] = self.norm_error
         if given.projection is not None:
@@ -155,7 +160,7 @@ class RungeKutta(Integrator):
         """Steps rejected: by the error estimate, or because they left the range of numbers."""
         return self._retried
 
-    def _step(self, target: float, pause: float, most: int) -> bool:
+    def _step(self, target: float, samples: Floats, most: int, unseen: int) -> bool:
         own, c, closing = self._own, self._own.counts, self._projection
         began, step = own.time, own.step
         if target - began <= ROUNDING_OF_TIMES * began:  # an event came so near
@@ -164,7 +169,8 @@ class RungeKutta(Integrator):
         if over:
             own.step, c[m.REGARDLESS] = over, 1  # whatever error is estimated
         self._broke.begin()
-        self._try(target, pause, 1 if over else most)
+        own.look_ahead(samples, unseen)
+        self._try(target, 1 if over else most)
         c[m.REGARDLESS] = 0
         accepted, broken = int(c[m.ACCEPTED]), c[m.OUTCOME] == m.BROKEN
         self._taken, self._retried = self._taken + accepted, self._retried + int(c[m.REJECTED])
@@ -187,9 +193,18 @@ class RungeKutta(Integrator):
                 raise SimulationError(f"t = {began:g} s, step {size:.3g} s: {stuck}")
             self._examine(True, began, size)
         self.norm_error = float(own.numbers[m.NORM_ERROR])
+        if c[m.BEHIND]:
+            self.passed = self._moments(*own.passed())
         if self._fixed is None:
             self._note(target)
         return own.time == target
+
+    def _moments(self, t: Floats, q: Floats, u: Floats, work: Floats, facts: Floats) -> Moments:
+        """The states at the samples that were passed."""
+        done = [0.0] * len(t)
+        if self._has_power:
+            done = list(map(self._dynamics.comm.allreduce, work[:, 0].tolist()))
+        return Moments(t.tolist(), q, u, [self.held] * len(t), done, *facts.tolist())
 
     def _stuck(self) -> SimulationError | None:
         """Constrain the state after the step just taken, if that was not done; gives why it can't be."""
@@ -227,7 +242,7 @@ class RungeKutta(Integrator):
                 self._end_crawl(size)
             left -= size
 
-    def _try(self, target: float, pause: float, most: int) -> None:
+    def _try(self, target: float, most: int) -> None:
         """Try a step until it is taken or broke, or several; all ranks call."""
         own, dynamics = self._own, self._dynamics
         c, asked = own.counts, self._asked()
@@ -239,7 +254,7 @@ class RungeKutta(Integrator):
                 own.solve_by(found)
             at_once = 0 if found is None else min(at_once, matrix.steps_unseen)
         if self._compiled and at_once:
-            own.numbers[m.TARGET], own.numbers[m.PAUSE] = target, pause
+            own.numbers[m.TARGET] = target
             c[m.MOST] = min(most, at_once)
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             acting = self._acting
@@ -350,7 +365,7 @@ class RungeKutta(Integrator):
             own.undo()
             own.step, c[m.REGARDLESS] = moment - began, 1
             self._broke.begin()
-            self._try(moment, -np.inf, 1)
+            self._try(moment, 1)
             own.step, c[m.REGARDLESS] = step, 0
             self.requests |= asked
             stuck = self._stuck() if c[m.ACCEPTED] else None  # at once: compiled steps of other ranks close loops

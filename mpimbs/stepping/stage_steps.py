@@ -32,6 +32,7 @@ def compile_steps(stops: bool = False, bounded: bool = False) -> None:
     m.stage.compile((typeof(steps.plan), typeof(0)))
     m.summed_rates.compile((typeof(steps.plan), typeof(steps.numbers)))
     m.interpolated_state.compile((typeof(steps.plan), typeof(steps.numbers), typeof(0.0)))
+    m.state_within.compile((typeof(steps.plan), typeof(0.0), typeof(steps.numbers)))
     if stops:
         forces_of_stops.compile((typeof(NO_STOPS), *(typeof(steps.numbers),) * 3))
     if bounded:
@@ -72,26 +73,29 @@ class StageSteps:
         self.tableau = tableau = TABLEAUX[scheme_of(name).value]
         n, rows = len(state), len(tableau.a)
         stride = -(-n // m.WIDTH) * m.WIDTH
-        states, rates, stage = np.zeros((2, stride)), np.zeros((rows, stride)), np.zeros(stride)
+        states, rates, stage, none = np.zeros((2, stride)), np.zeros((rows, stride)), np.zeros(stride), np.zeros(0)
         states[0, :n] = state
         self._rooms = [(room[:n], room[:nq], room[nq : nq + nu]) for room in (*states, stage)]
+        self._stage, self._samples = stage, none
+        self._passed = self._passed_facts = np.zeros((0, stride))
         self.rows = [(row[:n], row[:nq], row[nq : nq + nu]) for row in rates]
         self._all_rates = rates[:, : nq + nu]
         self.numbers, self.counts = np.zeros(m.NUMBERS), np.zeros(m.ALL_COUNTS, np.int64)
         self._sizes, self.told, self.heard = np.zeros(m.LONGEST), np.zeros(m.FACTS), np.zeros(m.FACTS)
-        none = np.zeros(0)
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,
             "clock": none, "power": none, "grip": NO_GRIP, "acting": none, "seen": none, "close": 0,
             "powers": np.zeros(0, np.int64), "closing": np.zeros(0, np.int64),
             "matrix": np.zeros(0, np.int64), "look": 0, "factor": 0, "solve": 0,
+            "samples": none, "passed": none, "passed_facts": none,
         } | compiled  # fmt: skip
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(
             nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
             fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
-            solves=np.ascontiguousarray(tableau.solves).ravel(),
+            solves=np.ascontiguousarray(tableau.solves).ravel(), dense=np.ascontiguousarray(tableau.dense).ravel(),
+            weights=np.zeros(rows),
             states=states.ravel(), rates=rates.ravel(), state=stage, stage_times=np.array(tableau.c, np.float64),
             quaternions=np.ascontiguousarray(quaternions, np.int64), numbers=self.numbers, counts=self.counts,
             sizes=self._sizes, told=self.told, heard=self.heard, **given,
@@ -111,6 +115,28 @@ class StageSteps:
             self._solves_by = given
             for name, value in zip(("look", "factor", "solve", "matrix"), given, strict=True):
                 self._table.set(name, value)
+
+    def make_room(self, samples: int) -> None:
+        """Make room for so many samples that compiled steps may pass."""
+        self._samples, self._passed = np.zeros(samples), np.zeros((samples, len(self._stage)))
+        self._passed_facts = np.zeros((samples, 2))
+        for name in ("samples", "passed", "passed_facts"):
+            self._table.set(name, getattr(self, f"_{name}").ravel())
+
+    def look_ahead(self, samples: Floats, unseen: int) -> None:
+        """Have the next compiled steps pass some of the next samples (s), none after so many evaluations."""
+        ahead = min(len(samples), len(self._samples))
+        self._samples[:ahead] = samples[:ahead]
+        self.numbers[m.PAUSE] = (1.0 - m.TOGETHER) * samples[0] if len(samples) else np.inf
+        self.counts[m.AHEAD], self.counts[m.UNTIL_SEEN] = ahead, unseen
+
+    def passed(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """Give the times (s) of the samples that the last call has passed before its last step, the coordinates,
+        speeds and further numbers there [samples, any], and errors of norms so far, with sizes of the steps that
+        followed (s) [2, samples]."""
+        kept, (n, nq, nu) = slice(self.counts[m.BEHIND]), (len(part) for part in self._rooms[0])
+        q, u, more = (self._passed[kept, part].copy() for part in (slice(nq), slice(nq, nq + nu), slice(nq + nu, n)))
+        return self._samples[kept].copy(), q, u, more, self._passed_facts[kept].T.copy()
 
     def begin(self, t: float) -> None:
         """Be at a time (s), with the state as it is."""
@@ -235,9 +261,9 @@ class StageSteps:
         return int(self.counts[m.OUTCOME]), bool(self.counts[m.ACCEPTED])
 
     def within(self, t: float) -> Parts:
-        """Give the state at a time (s) in the last step, by the scheme's polynomial; it is used again."""
-        size = self.size
-        m.interpolated_state(self.plan, self.tableau.weights((t - self.began) / size), size)
+        """Give the state at a time (s) in the last step, by the scheme's polynomial, or where that ended; it is used
+        again."""
+        m.state_within(self.plan, t, self._stage)
         return self._rooms[2]
 
     def complete(

@@ -36,11 +36,6 @@ class Tableau(NamedTuple):
         """Whether states within a step take evaluations beyond those of its stages."""
         return not self.keeps_last and bool(self.dense[self.stages :].any())
 
-    def weights(self, x: float) -> Floats:
-        """Weights of the rates [rows] in the state at a place from 0 to 1 of a step, less that where it begins."""
-        found: Floats = self.dense @ [x**k for k in range(1, self.dense.shape[1] + 1)]
-        return found
-
     @property
     def polynomial(self) -> Floats:
         """Coefficients of R(z), by which a step of size h takes y' = a y, with z = a h; lowest first."""

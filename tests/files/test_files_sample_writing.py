@@ -24,6 +24,7 @@ from mpimbs.files import output_layout, sample_writer, slices
 from mpimbs.files.output import OutputFile, part_of
 from mpimbs.files.slices import SharedFile
 from mpimbs.model import System, system_from
+from mpimbs.run import trajectory
 from mpimbs.run.run import simulate
 from mpimbs.stepping.settings import Checkpoints
 from run.motions import tumbler
@@ -150,6 +151,7 @@ def test_an_error_of_one_rank_ends_the_run_on_all(
 ) -> None:
     """On the last rank the disk refuses the fourth sample, whoever writes there; those before it can be read."""
     monkeypatch.setattr(sample_writer, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(trajectory, "AT_ONCE", 1)
     sizes = replace(PACKAGE, sample_bytes=1 if by == "each" else 10**9)
     monkeypatch.setattr(mpimbs.base.sizes, "_used", sizes)
     where, name = (SharedFile, "write") if by == "each" and comm.size > 1 else (OutputFile, "_claim_room")

@@ -15,6 +15,9 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, DECLARED
 from mpimbs.files.motion import RunFile
 from mpimbs.model import System
+from mpimbs.run import witness
+from mpimbs.run.recorder import Recorder
+from mpimbs.stepping.integrator import Moments
 from oracles import dense
 from oracles.random_systems import random_system
 from run.event_systems import varied
@@ -237,3 +240,43 @@ def test_samples_of_one_step_are_those_taken_alone(comm: MPI.Comm, spec: str) ->
         own = q[dynamics.gather_q.part], u[dynamics.gather_u.part]
         energy = dynamics.energy_and_momentum(*own)[:2]
     assert comm.rank or np.array_equal(energy, many.energy[77])
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [
+        ("spatial_chain:9", {"rtol": 1e-8, "atol": 1e-8}),
+        ("free_chain:9", {"rtol": 1e-8, "atol": 1e-8}),
+        ("chain16", {"dt": 2.0**-9}),
+        ("spatial_chain:11", {"integrator": "rosenbrock", "rtol": 1e-6, "atol": 1e-6}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_samples_that_steps_pass(
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str, settings: dict[str, Any]
+) -> None:
+    """Many steps of one call, with their samples, take and check what steps one by one do, bit for bit."""
+    passed, record = [0], Recorder.record
+    system = system_from(spec)
+    system.set_torque(system.contents.name_of(1), 0.3)
+
+    def counted(self: Recorder, states: Moments, last: bool, behind: bool = False) -> None:
+        passed[-1] += len(states.t) if behind else 0
+        record(self, states, last, behind)
+
+    monkeypatch.setattr(Recorder, "record", counted)
+    monkeypatch.setattr(witness, "BETWEEN", 40)
+    together = simulate(system, 0.5, comm, every=2.0**-10, **settings)
+    with Simulation(system, comm, t_end=0.5, every=2.0**-10, **settings) as simulation:
+        passed.append(0)
+        while simulation.step() < 0.5:
+            pass
+        alone = simulation.result
+    parallel_assert(passed[0] > 60 and passed[1] == 0, f"passed: {passed}", comm)
+    assert alone.witness == together.witness and together.witness["checks"] > 2
+    assert (alone.steps, alone.evaluations) == (together.steps, together.evaluations)
+    if comm.rank == 0:
+        for name in ("t", "q", "u", "energy", "work", "step_size", "constraint_violation", "equation_residual"):
+            assert np.array_equal(getattr(alone, name), getattr(together, name)), name
+        assert abs(together.work).max() > 0.0

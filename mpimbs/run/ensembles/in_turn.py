@@ -72,7 +72,7 @@ class _Rows(Samples):
 
     def add(self, own: Row, common: dict[str, Any], due: bool) -> None:
         count = len(common["time"])
-        rows = {name: np.array(values, np.float64).reshape(count, -1) for name, values in (own | common).items()}
+        rows = {name: np.asarray(values, np.float64).reshape(count, -1) for name, values in (own | common).items()}
         for name, (to, numbers, size) in self._columns.items():
             values = rows[name]
             rows[name] = np.full((count, size), np.nan)

@@ -28,12 +28,12 @@ from mpimbs.run.structure_change import go_over, held_over
 from mpimbs.run.witness import Witness
 from mpimbs.stepping.integrator import Integrator, Moments
 from mpimbs.stepping.integrators import make_integrator
-from mpimbs.stepping.march import TOGETHER
+from mpimbs.stepping.march import PASSING_NUMBERS, TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_sizes import ANCHORS, StepMemory
 
 MANY = 2**31
-AT_ONCE = 64  # samples of a step, at the most
+AT_ONCE = 64  # samples that are taken together, at the most
 AT_HAND = 1024  # have their times at hand
 
 
@@ -138,6 +138,10 @@ class Trajectory(ABC):
         facts = ("witness",) * (witness is not None) + ("iterative",) * (separated is not None)
         unknowns = 0 if separated is None else len(separated.bodies)
         self._table = SampleTable(dynamics.system, self._selection, facts, unknowns)
+        numbers = (dynamics.system.nq + dynamics.system.nu) // self._comm.size
+        # how many samples are taken together: one of solutions that go on from each other
+        most = AT_ONCE if segment.constraints is None else 1
+        self._together = int(np.clip(PASSING_NUMBERS // max(numbers, 1), 1, most))
         given = segment.constraints, segment.projection, witness
         return Recorder(dynamics, self._table, self._asked.extremes, *given, keep)
 
@@ -196,7 +200,7 @@ class Trajectory(ABC):
         alone = not several or events.watching or self._recorder.watches
         most = 1 if alone else self._most_steps(stepper)
         # What takes an evaluation takes it before the next step.
-        ahead = 1 if self._recorder.evaluates or self._segment.constraints is not None else AT_ONCE
+        ahead = 1 if self._recorder.evaluates else self._together
         there = stepper.step_towards(goal, self._ahead()[:ahead], most, self._recorder.unseen)
         if stepper.passed is not None:
             self._record(stepper.passed, passed=True)
@@ -226,8 +230,7 @@ class Trajectory(ABC):
         """Times (s) of the next samples, up to one that is reached."""
         if self._next > t:  # at the end there is none
             return []
-        most = AT_ONCE if self._segment.constraints is None else 1  # of solutions that go on from each other
-        ahead = self._ahead()[:most]
+        ahead = self._ahead()[: self._together]
         due: list[float] = ahead[: np.searchsorted(ahead, t, side="right")].tolist()
         return due
 

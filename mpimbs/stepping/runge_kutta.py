@@ -2,8 +2,9 @@
 
 Samples never shorten steps: between the ends of a step the state is the scheme's own polynomial (`Tableau.dense`), of
 order 4 for dopri5, 7 for dop853, 3 for bs3 and rk4, one less than its steps for Rosenbrock-W methods; quaternions are
-made unit and loops closed there as where steps end. Where joints follow given motions steps do end at samples: nothing
-else would keep them from jumping over what is given.
+made unit and loops closed there as where steps end. Compiled steps pass samples, and keep the states there, where these
+take no further evaluation. Where joints follow given motions steps do end at samples: nothing else would keep them from
+jumping over what is given.
 
 What acts outside compiled code is called stage by stage, and so are the stages that are solved for: those of a step
 with one matrix, of the state where it begins [`stage_matrix`].

@@ -15,7 +15,7 @@ from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, DECLARED
 from mpimbs.files.motion import RunFile
 from mpimbs.model import System
-from mpimbs.run import witness
+from mpimbs.run import trajectory, witness
 from mpimbs.run.recorder import Recorder
 from mpimbs.stepping.integrator import Moments
 from oracles import dense
@@ -273,10 +273,13 @@ def test_samples_that_steps_pass(
         while simulation.step() < 0.5:
             pass
         alone = simulation.result
+    monkeypatch.setattr(trajectory, "PASSING_NUMBERS", 1)
+    one_by_one = simulate(system, 0.5, comm, every=2.0**-10, **settings)
     parallel_assert(passed[0] > 60 and passed[1] == 0, f"passed: {passed}", comm)
     assert alone.witness == together.witness and together.witness["checks"] > 2
     assert (alone.steps, alone.evaluations) == (together.steps, together.evaluations)
     if comm.rank == 0:
         for name in ("t", "q", "u", "energy", "work", "step_size", "constraint_violation", "equation_residual"):
             assert np.array_equal(getattr(alone, name), getattr(together, name)), name
+            assert np.array_equal(getattr(one_by_one, name), getattr(together, name)), name
         assert abs(together.work).max() > 0.0

@@ -236,12 +236,13 @@ class EnsembleRun:
         if "witness" in self._seconds:
             with self._timed("witness"):
                 together(self._comm, lambda: self._check(t))
+        with self._timed("output"):
+            own, step_size = copies.take(t)
         with self._timed("waiting"):
             self._note_failures()
-            agreed = np.array([self._store.due(1), -copies.step_size])
+            agreed = np.array([self._store.due(1), -step_size])
             self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
         with self._timed("output"):
-            own = copies.take(t)
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
             mine = [k for k in gone if 0 <= k < copies.count]
             for values in own.values():

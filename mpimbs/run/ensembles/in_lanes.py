@@ -75,8 +75,9 @@ class CopiesInLanes(CopiesStepper):
             self.steps, self.rejected, self.evaluations = map(max, zip(*(state.counts for state in told), strict=True))
             self._paid = self._checks_due()
 
-    def take(self, t: float) -> dict[str, Floats]:
-        """Give the samples of all copies [copies, ...] at a time (s), which they have reached."""
+    def take(self, t: float) -> tuple[dict[str, Floats], float]:
+        """Give the samples of all copies [copies, ...] at a time (s), which they have reached, and the smallest of
+        their next steps (s)."""
         self._sampled, (q, u) = t, self.at(t)
         at: Any = self.copies.sampled(t, q, u, self.given(t, q, u), self.left)  # which has all that these take
         found = {}
@@ -85,7 +86,7 @@ class CopiesInLanes(CopiesStepper):
                 assert each.take is not None
                 rows, values = self._table.rows[each.name], each.take(at)
                 found[each.name] = values.copy() if rows is None else values[:, rows]
-        return found
+        return found, self.step_size
 
     def _checks_due(self) -> int:
         """For how many checks evaluations stand so far."""

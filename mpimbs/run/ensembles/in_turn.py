@@ -257,8 +257,9 @@ class CopiesInTurn:
         self._now, self.time = 0, target
         return True
 
-    def take(self, t: float) -> dict[str, Floats]:
-        """Give the samples of all copies [copies, ...] at a time (s); not numbers of those that have none."""
+    def take(self, t: float) -> tuple[dict[str, Floats], float]:
+        """Give the samples of all copies [copies, ...] at a time (s), not numbers of those that have none; and the
+        smallest of their next steps (s)."""
         rows = [run.waiting.pop(0) if run is not None and run.waiting else {} for run in self._runs]
         found = {}
         for each in self._table.quantities:
@@ -267,7 +268,7 @@ class CopiesInTurn:
                 for k, row in enumerate(rows):
                     if row:
                         values[k] = row[each.name].reshape(values.shape[1:])
-        return found
+        return found, min((float(row["step_size"][0]) for row in rows if row), default=np.inf)
 
     def seen(self) -> tuple[Seen, int]:
         """Give what witnesses have seen so far, and of how many copies."""

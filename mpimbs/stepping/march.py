@@ -375,7 +375,8 @@ def _interpolate(p, out, weights, size):
 
 @kernel
 def state_within(plan, t, out):
-    """Write the state at a time (s) in the last step, by the polynomial of the scheme, or where that ended."""
+    """Write the state at a time (s) in the last step, by the polynomial of the scheme, and say whether it is before its
+    end; or where that ended. Loops are as the polynomial leaves them."""
     p, out = read(plan, PLAN), borrowed(out)
     s, degree = p.numbers, p.dense.size // p.rows
     near = SLACK * s[STEP] if p.fixed != 0 else TOGETHER * abs(s[REACHED])
@@ -383,7 +384,7 @@ def state_within(plan, t, out):
         begin = p.counts[NOW] * p.stride
         for i in range(p.n):
             out[i] = p.states[begin + i]
-        return
+        return False
     x = (t - s[BEGAN]) / s[TRIED]
     for k in range(p.rows):
         weight = 0.0
@@ -391,11 +392,13 @@ def state_within(plan, t, out):
             weight = (weight + p.dense[k * degree + j]) * x
         p.weights[k] = weight
     _interpolate(p, out, p.weights, s[TRIED])
+    return True
 
 
 @kernel
 def _pass_samples(plan):
-    """Keep the states at the samples that the last step has passed, and say whether to go on: others are ahead."""
+    """Keep the states at the samples that the last step has passed, closed, and say whether to go on: others are ahead,
+    none is to be looked at."""
     p = read(plan, PLAN)
     s, c = p.numbers, p.counts
     first = c[BEHIND]
@@ -407,7 +410,11 @@ def _pass_samples(plan):
     if last == c[AHEAD]:
         return False
     for k in range(first, last):
-        state_within(plan, p.samples[k], span(p.passed, k * p.stride, p.stride))
+        state = span(p.passed, k * p.stride, p.stride)
+        opens = state_within(plan, p.samples[k], state) and p.close != 0
+        q, u = span(state, 0, p.nq), span(state, p.nq, p.nu)
+        if opens and not call_at(p.close, (p.closing, q, u, np.int64(1))):
+            return False
         p.passed_facts[2 * k], p.passed_facts[2 * k + 1] = s[NORM_ERROR], s[STEP]
     c[BEHIND] = last
     s[PAUSE] = (1.0 - TOGETHER) * p.samples[last]

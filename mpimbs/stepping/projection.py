@@ -144,6 +144,11 @@ class Projection:
                 self.loops.close(q, u, within=True)
         return q, u
 
+    @property
+    def closes_within(self) -> bool:
+        """Whether compiled code may close states within a step behind which others are already: no turns count."""
+        return self.kind != NONE and self.loops.compiled is not None and not self.loops.winds
+
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Count the wall time spent, and that of the phases of its evaluations, where compiled code does not."""

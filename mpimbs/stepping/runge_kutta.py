@@ -98,8 +98,9 @@ class RungeKutta(Integrator):
         several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
         most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
         self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
-        # What is done at samples by Python, or takes more evaluations, can't be done behind them.
-        passes = self.between and given.projection is None and not power.grips
+        # What Python does at samples, what takes more evaluations, or counts turns, can't be done behind them.
+        closes = given.projection is None or given.projection.closes_within
+        passes = self.between and closes and not power.grips
         passes &= several > 1 and not self._own.tableau.between_takes_more
         room = dynamics.comm.allreduce(min(m.PASSING, m.PASSING_NUMBERS // max(most, 1)) if passes else 0, MPI.MIN)
         self._own.make_room(room)

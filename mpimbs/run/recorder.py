@@ -308,7 +308,7 @@ class Recorder:
             states = states._replace(norm_error=norm_error)
             at, known = _SampledStates(self, states), False
             if not broken:
-                at.energy = totals_of(dynamics, at.q, at.u)[:, :2]
+                at.energy = totals_of(dynamics, at.q, at.u)[:, :2].copy()
                 known = math.isfinite(at.energy.sum())
             looks = self.witness is not None and not passed and self.witness.looks(last)
             if known and not looks and not self.evaluates:

@@ -16,9 +16,9 @@ from mpimbs.parts.kinematics import pose_numbers
 
 
 class States:
-    """States of a system, or of copies, whose loads and poses are found one after the other; see `KnownStates`.
+    """States that are sampled, and what is known of them: of a system at several times, or of copies at one.
 
-    All ranks make it together and look.
+    All ranks make it together and look. A row of each array is one of them, of this rank's part.
 
     Parameters
     ----------
@@ -44,28 +44,34 @@ class States:
 
     @property
     def columns(self) -> Columns:
+        """Those of this rank's bodies."""
         return self._dynamics(0).subchain.columns
 
     @cached_property
     def energy(self) -> Floats:
+        """Kinetic and potential energy of the whole system [states, 2], J."""
         pairs = enumerate(zip(self.q, self.u, strict=True))
         return np.array([self._dynamics(k).energy_and_momentum(*state)[:2] for k, state in pairs])
 
     @property
     def poses(self) -> Floats:
+        """Position (m) and quaternion of the bodies [states, n, 7]."""
         pairs = enumerate(zip(self.q, self.u, strict=True))
         return np.array([pose_numbers(*self._dynamics(k).poses(*state)) for k, state in pairs])
 
     @property
     def joint_loads(self) -> Floats:
+        """The loads of joints [states, n, 6]; with the following an evaluation of each state."""
         return np.array([each.joints for each in self._carried])
 
     @property
     def joint_forces(self) -> Floats:
+        """The forces of joints along their motion subspaces [states, nu]."""
         return np.array([each.forces for each in self._carried])
 
     @property
     def loop_loads(self) -> Floats:
+        """The loads of all loops [states, loops, 6]."""
         return np.array([each.loops for each in self._carried])
 
     @cached_property
@@ -86,4 +92,5 @@ class States:
 
     @cached_property
     def violations(self) -> Floats:
+        """How far loops are from closed [states, loops, 2]."""
         return self.measured[..., :2]

@@ -6,72 +6,17 @@ else (datasets, `run --sample`, arrays of a `Motion`, `plot`, `export`) comes fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpimbs.base.arrays import Floats
-from mpimbs.model.columns import Columns
 
 SYSTEM, Q, U, PER_BODY, PER_LOOP, SEPARATED = "system", "q", "u", "body", "loop", "separated joint"  # what has a row
 OF_JOINTS = (Q, U)
 OF_STRUCTURE = (*OF_JOINTS, PER_LOOP)  # of which there are others after a change of structure
-
-
-class KnownStates(Protocol):
-    """States that are sampled, and what is known of them; all ranks look at them together.
-
-    Those of a system at several times, or of several copies at one: a row of each array is one of them.
-    """
-
-    t: Sequence[float]  # s; so are the following [states]
-    work: list[float]  # J
-    step_size: list[float]  # s
-    norm_error: list[float]  # of all ranks, see `constraint_violation`
-    q: Floats  # [states, nq]: this rank's part
-    u: Floats  # [states, nu]
-
-    @property
-    def columns(self) -> Columns:
-        """Those of this rank's bodies."""
-
-    @property
-    def residual(self) -> Floats:
-        """The largest residuals that the witness had seen by then [states, 2]."""
-
-    @property
-    def energy(self) -> Floats:
-        """Kinetic and potential energy of the whole system [states, 2], J."""
-
-    @property
-    def poses(self) -> Floats:
-        """Position and quaternion of this rank's bodies [states, n, 7]."""
-
-    @property
-    def joint_loads(self) -> Floats:
-        """The loads of this rank's joints [states, n, 6]; with the forces of joints and the loads of loops one
-        evaluation of each state."""
-
-    @property
-    def joint_forces(self) -> Floats:
-        """The forces of joints along their motion subspaces [states, nu]."""
-
-    @property
-    def loop_loads(self) -> Floats:
-        """The loads of all loops [states, loops, 6]."""
-
-    @property
-    def violations(self) -> Floats:
-        """How far loops are from closed [states, loops, 2]."""
-
-    def integral(self, name: str) -> Floats:
-        """The integral of a quantity so far [states, n], of this rank's bodies, by its name."""
-
-    @property
-    def solutions(self) -> Sequence[Any]:
-        """The `SolutionSample` of the constraint-load equations of each."""
 
 
 class Kind(NamedTuple):
@@ -97,9 +42,9 @@ class Quantity:
     parts: tuple[str, ...] = ()  # names of the numbers of a row, if these are several
     asked: str = ""  # what users call it; `name` by default. Both serve everywhere.
     kinds: tuple[Kind, ...] = ()  # how it is drawn and named in tables; of `Q` and `U` by unit. Empty: not at all.
-    # computes this rank's part [states, ...] of states, rows in the order of its bodies. None of what follows from
-    # others.
-    take: Callable[[KnownStates], Any] | None = None
+    # computes this rank's part [states, ...] of `instants.States`, rows in the order of its bodies; what is there of
+    # samples of runs alone is not `copied`. None of what follows from others.
+    take: Callable[[Any], Any] | None = None
     evaluates: bool = False  # whether that takes an evaluation of each state
     of_copies: bool = False  # whether ensembles keep it of each copy; see `copied`
     chosen: bool = False  # samples have it where it is asked for; else always, or where `needs` says so
@@ -152,7 +97,7 @@ def moment(loads: Floats, centers: Floats) -> Floats:
     return np.asarray(np.linalg.norm(loads[..., :3], axis=-1))
 
 
-def _power(at: KnownStates) -> Floats:
+def _power(at: Any) -> Floats:
     """Give the power of each joint: the forces that drive it times its speeds."""
     bodies, n = np.repeat(np.arange(at.columns.n), np.diff(at.columns.u_offset)), at.columns.n
     return np.array([np.bincount(bodies, row, minlength=n).astype(float) for row in at.joint_forces * at.u])

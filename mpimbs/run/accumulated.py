@@ -12,7 +12,8 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.quantities import QUANTITIES, KnownStates, Quantity
+from mpimbs.dynamics.instants import States
+from mpimbs.dynamics.quantities import QUANTITIES, Quantity
 from mpimbs.files.output_layout import KINETIC, MAGNITUDES
 from mpimbs.model import JOINT_TYPES
 from mpimbs.stepping.integrator import Integrator, Moment
@@ -189,7 +190,7 @@ class Integrals:
     def __init__(
         self,
         quantities: Sequence[Quantity],
-        sampled: Callable[[float, Moment], KnownStates],
+        sampled: Callable[[float, Moment], States],
         state: dict[str, IntegralState],
         comm: MPI.Comm,
     ) -> None:

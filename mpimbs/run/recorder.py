@@ -42,7 +42,7 @@ _LIKE = {Q: "q", U: "u", PER_BODY: "body"}  # in whose order rows are
 
 
 class _SampledStates(States):
-    """States of which samples are taken, in their order; see `quantities.KnownStates`."""
+    """States of which samples are taken, in their order: with what a run knows beside."""
 
     def __init__(self, recorder: Recorder, states: Moments, counted: bool = True) -> None:
         super().__init__(lambda _: recorder.dynamics, *states[:4])
@@ -54,6 +54,7 @@ class _SampledStates(States):
         return self._recorder.joint_loads(self.t[k], self.q[k], self.u[k], self.held[k])
 
     def integral(self, name: str) -> Floats:
+        """The integral of a quantity so far [states, n], of this rank's bodies, by its name."""
         return np.array([self._recorder.integrals.at(name, t) for t in self.t])
 
     @cached_property
@@ -66,11 +67,13 @@ class _SampledStates(States):
 
     @property
     def residual(self) -> Floats:
+        """The largest residuals that the witness has seen [states, 2]."""
         assert self._recorder.witness is not None
         return np.array([self._recorder.witness.largest] * len(self.t))
 
     @cached_property
     def solutions(self) -> list[SolutionSample]:
+        """Of the constraint-load equations of each."""
         constraints, dynamics = self._recorder.constraints, self._recorder.dynamics
         assert constraints is not None and len(self.t) == 1  # of solutions that go on from each other
         if "_carried" not in vars(self):  # which evaluates the sample itself

@@ -79,8 +79,7 @@ class CopiesInLanes(CopiesStepper):
         """Give the samples of all copies [copies, ...] at a time (s), which they have reached, and the smallest of
         their next steps (s)."""
         self._sampled, (q, u) = t, self.at(t)
-        at: Any = self.copies.sampled(t, q, u, self.given(t, q, u), self.left)  # which has all that these take
-        found = {}
+        at, found = self.copies.sampled(t, q, u, self.given(t, q, u), self.left), {}
         for each in self._table.quantities:
             if each.copied:
                 assert each.take is not None

@@ -1,6 +1,7 @@
 """What accelerations leave of the equations of motion: nothing if right, and what a dense solve says if not."""
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from cases import moving_state, parts, random_tree
+from fuzzing import read_case
 from mpi_helpers import parallel_assert
 from mpimbs import simulate
 from mpimbs.base.errors import SimulationError
@@ -150,6 +152,19 @@ def test_constraints_that_are_left_out(comm: MPI.Comm, name: str) -> None:
             # Of loops to the world that wait for one another combinations are left out, of which none has a name.
             named = redundant > 0 and name != "four_bar_chain:12"
             parallel_assert((found.without in loops) == named, found.without, comm)
+
+
+def test_light_parts_that_are_locked(comm: MPI.Comm) -> None:
+    """They could move by 1e8 rad/s^2 if nothing held them: 1e-6 beside zero is rounding, a thousand is wrong."""
+    case, _ = read_case(Path(__file__).parents[1] / "corpus" / "light-locked-parts.toml")
+    with closing(Dynamics(case.system, comm)) as dynamics:
+        state = parts(dynamics, case.q, case.u, case.tau)
+        udot = dynamics.gather_u.everywhere(dynamics.accelerations(*state))
+        for wrong in (0.0, 1e3):
+            udot[6] += wrong
+            found = dynamics.loads.residual(*state[:2], udot[dynamics.gather_u.part], state[2])
+            seen = bool(found.judged(None)), found.loops > EXACT.loops
+            parallel_assert(seen == (wrong > 0.0, wrong > 0.0), f"{wrong}: {found}", comm)
 
 
 @pytest.mark.parametrize("after", [0, 40], ids=["at the begin", "later"])

@@ -320,7 +320,7 @@ class Recorder:
             # What evaluates, or is wrong, is found one by one: the samples before it are taken.
             for k, t in enumerate(times):
                 self._looks_at, ends = t, k + 1 == len(times)
-                one = _SampledStates(self, states.one(k))
+                one = at if len(times) == 1 else _SampledStates(self, states.one(k))
                 if known:
                     one.energy = at.energy[k : k + 1]
                 if looks and self.witness is not None:

@@ -23,6 +23,7 @@ from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.loops import ClosedLoops
 from mpimbs.forces.at_once import ActingAtOnce
+from mpimbs.parallel.agreement import greatest
 from mpimbs.parallel.native import channel
 from mpimbs.stepping import march as m
 from mpimbs.stepping.event_watch import EventSearch
@@ -95,15 +96,14 @@ class RungeKutta(Integrator):
         # What Python raises ends the first step of a call: it is called no more.
         waits = compiled is None or (self._acting is not None and self._acting.asks)
         waits |= dynamics.loops is not None and self._closes is None
-        several = dynamics.comm.allreduce(1 if waits else m.MOST_AT_A_CALL, MPI.MIN)
-        most = dynamics.comm.allreduce(len(self._begin_state), MPI.MAX)
-        self._compiled, self._at_once = compiled is not None, int(np.clip(m.AT_A_CALL // max(most, 1), 1, several))
         # What Python does at samples, what takes more evaluations, or counts turns, can't be done behind them.
         closes = given.projection is None or given.projection.closes_within
-        passes = self.between and closes and not power.grips
-        passes &= several > 1 and not self._own.tableau.between_takes_more
-        room = dynamics.comm.allreduce(min(m.PASSING, m.PASSING_NUMBERS // max(most, 1)) if passes else 0, MPI.MIN)
-        self._own.make_room(room)
+        stops = not (self.between and closes) or power.grips or self._own.tableau.between_takes_more
+        agreed = greatest(dynamics.comm, np.array([waits, stops, len(self._begin_state)], np.float64))
+        waits, stops, most = agreed.astype(int).tolist()
+        self._compiled = compiled is not None
+        self._at_once = 1 if waits else int(np.clip(m.AT_A_CALL // max(most, 1), 1, m.MOST_AT_A_CALL))
+        self._own.make_room(0 if waits or stops else min(m.PASSING, m.PASSING_NUMBERS // max(most, 1)))
         self._own.begin(self._began_at)
         self._own.numbers[m.NORM_ERROR] = self.norm_error
         if given.projection is not None:

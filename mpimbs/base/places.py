@@ -102,8 +102,8 @@ def _input_at(path: Path) -> str | None:
                 return f"an input ({file.name})"
     for name, module in list(sys.modules.items()):
         source = getattr(module, "__file__", None)
-        with contextlib.suppress(OSError, TypeError, ValueError):
-            if source and os.path.samestat(own, os.stat(source)):
+        with contextlib.suppress(OSError, TypeError, ValueError):  # of hundreds, few have a name that ends so
+            if source and str(source).endswith(path.suffix) and os.path.samestat(own, os.stat(source)):
                 return f"the Python module {name}"
     return None
 

@@ -28,13 +28,12 @@ from mpimbs.run.structure_change import go_over, held_over
 from mpimbs.run.witness import Witness
 from mpimbs.stepping.integrator import Integrator, Moments
 from mpimbs.stepping.integrators import make_integrator
-from mpimbs.stepping.march import PASSING_NUMBERS, TOGETHER
+from mpimbs.stepping.march import PASSING, PASSING_NUMBERS, TOGETHER
 from mpimbs.stepping.settings import SimulationSettings
 from mpimbs.stepping.step_sizes import ANCHORS, StepMemory
 
 MANY = 2**31
-AT_ONCE = 64  # samples that are taken together, at the most
-AT_HAND = 1024  # have their times at hand
+AT_HAND = 1024  # samples whose times are at hand
 
 
 class Known(NamedTuple):
@@ -140,7 +139,7 @@ class Trajectory(ABC):
         self._table = SampleTable(dynamics.system, self._selection, facts, unknowns)
         numbers = (dynamics.system.nq + dynamics.system.nu) // self._comm.size
         # how many samples are taken together: one of solutions that go on from each other
-        most = AT_ONCE if segment.constraints is None else 1
+        most = PASSING if segment.constraints is None else 1
         self._together = int(np.clip(PASSING_NUMBERS // max(numbers, 1), 1, most))
         given = segment.constraints, segment.projection, witness
         return Recorder(dynamics, self._table, self._asked.extremes, *given, keep)
@@ -221,10 +220,10 @@ class Trajectory(ABC):
         """Times (s) of the next samples."""
         count, (first, times) = self._recorder.count, self._block
         end = first + len(times)
-        if count + AT_ONCE > end and end < self._times.count:
+        if count + PASSING > end and end < self._times.count:
             numbers = range(count, int(min(count + AT_HAND, self._times.count)))
             first, times = self._block = count, np.array([self._times.at(k) for k in numbers])
-        return times[count - first : count - first + AT_ONCE]
+        return times[count - first : count - first + PASSING]
 
     def _due(self, t: float) -> list[float]:
         """Times (s) of the next samples, up to one that is reached."""

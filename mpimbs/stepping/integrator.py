@@ -328,7 +328,11 @@ class Integrator(ABC):
 
     def total_work(self) -> float:
         """Work so far on all bodies of all that is not weight, spring or inertia (J); all ranks call."""
-        return self._dynamics.comm.allreduce(float(self._state[self._end])) if self._has_power else 0.0
+        return self._work_of_all(self._state[self._end :])
+
+    def _work_of_all(self, own: Floats) -> float:
+        """Work (J) on all bodies, of what stands for this rank's behind its coordinates and speeds; all ranks call."""
+        return self._dynamics.comm.allreduce(float(own[0])) if self._has_power else 0.0
 
     def _evaluate(
         self, t: float, q: Floats, u: Floats, out: Floats, rates: Floats, udot: Floats, anchors: int | None = None

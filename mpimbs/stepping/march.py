@@ -26,7 +26,7 @@ from mpimbs.dynamics.closing import is_singular, see_step
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import absolute, extract, insert, largest, load, sqrt, store, zero_lanes
-from mpimbs.kernels.memory import borrowed, read, schema, span, sum_at
+from mpimbs.kernels.memory import assign, borrowed, read, schema, span, sum_at
 from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded, force_of_stop, power_along_joints
 from mpimbs.sweep.grip import Grip, add_held, drag_anchors
@@ -40,7 +40,7 @@ BETA, LEAST_ERROR = 0.2, 1e-4  # of PI control
 TINY = 1e-14  # of the time reached, that a step may be
 SLACK = 1e-6  # of a step, by which the last one before a time may be longer
 TOGETHER = 1e-12  # of times: steps' ends, events and samples that are so near come together
-PASSING = 64  # samples that steps of a call may pass, at the most
+PASSING = 64  # samples that are taken together, at the most
 PASSING_NUMBERS = 2**20  # and numbers of these
 ON_GRID = 1e-9  # of a fixed step: times that are so near a multiple of it are that
 SMALL = 1e-6  # of the time that is left: see `crawling`
@@ -375,16 +375,9 @@ def _interpolate(p, out, weights, size):
 
 @kernel
 def state_within(plan, t, out):
-    """Write the state at a time (s) in the last step, by the polynomial of the scheme, and say whether it is before its
-    end; or where that ended. Loops are as the polynomial leaves them."""
+    """Write the state at a time (s) in the last step, by the polynomial of the scheme, which leaves loops open."""
     p, out = read(plan, PLAN), borrowed(out)
     s, degree = p.numbers, p.dense.size // p.rows
-    near = SLACK * s[STEP] if p.fixed != 0 else TOGETHER * abs(s[REACHED])
-    if t >= s[REACHED] - near:
-        begin = p.counts[NOW] * p.stride
-        for i in range(p.n):
-            out[i] = p.states[begin + i]
-        return False
     x = (t - s[BEGAN]) / s[TRIED]
     for k in range(p.rows):
         weight = 0.0
@@ -392,13 +385,27 @@ def state_within(plan, t, out):
             weight = (weight + p.dense[k * degree + j]) * x
         p.weights[k] = weight
     _interpolate(p, out, p.weights, s[TRIED])
-    return True
+
+
+@kernel
+def _keep_sample(plan, k):
+    """Keep the state at a sample that the last step has passed, closed, and say whether it can be."""
+    p = read(plan, PLAN)
+    s, state = p.numbers, span(p.passed, k * p.stride, p.stride)
+    p.passed_facts[2 * k], p.passed_facts[2 * k + 1] = s[NORM_ERROR], s[STEP]
+    near = SLACK * s[STEP] if p.fixed != 0 else TOGETHER * abs(s[REACHED])
+    if p.samples[k] >= s[REACHED] - near:
+        assign(state, span(p.states, p.counts[NOW] * p.stride, p.stride))
+        return True
+    state_within(plan, p.samples[k], state)
+    q, u = span(state, 0, p.nq), span(state, p.nq, p.nu)
+    return p.close == 0 or call_at(p.close, (p.closing, q, u, np.int64(1)))
 
 
 @kernel
 def _pass_samples(plan):
-    """Keep the states at the samples that the last step has passed, closed, and say whether to go on: others are ahead,
-    none is to be looked at."""
+    """Keep the states at the samples that the last step has passed, and say whether to go on: others are ahead, none is
+    to be looked at."""
     p = read(plan, PLAN)
     s, c = p.numbers, p.counts
     first = c[BEHIND]
@@ -410,12 +417,8 @@ def _pass_samples(plan):
     if last == c[AHEAD]:
         return False
     for k in range(first, last):
-        state = span(p.passed, k * p.stride, p.stride)
-        opens = state_within(plan, p.samples[k], state) and p.close != 0
-        q, u = span(state, 0, p.nq), span(state, p.nq, p.nu)
-        if opens and not call_at(p.close, (p.closing, q, u, np.int64(1))):
+        if not _keep_sample(plan, k):
             return False
-        p.passed_facts[2 * k], p.passed_facts[2 * k + 1] = s[NORM_ERROR], s[STEP]
     c[BEHIND] = last
     s[PAUSE] = (1.0 - TOGETHER) * p.samples[last]
     return True

@@ -203,10 +203,8 @@ class RungeKutta(Integrator):
 
     def _moments(self, t: Floats, q: Floats, u: Floats, work: Floats, facts: Floats) -> Moments:
         """The states at the samples that were passed."""
-        done = [0.0] * len(t)
-        if self._has_power:
-            done = list(map(self._dynamics.comm.allreduce, work[:, 0].tolist()))
-        return Moments(t.tolist(), q, u, [self.held] * len(t), done, *facts.tolist())
+        numbers = list(map(self._work_of_all, work)), *facts.tolist()
+        return Moments(t.tolist(), q, u, [self.held] * len(t), *numbers)
 
     def _stuck(self) -> SimulationError | None:
         """Constrain the state after the step just taken, if that was not done; gives why it can't be."""
@@ -346,8 +344,7 @@ class RungeKutta(Integrator):
             return super().at(t)
         values, q, u = self._within(t)
         q, u = (q.copy(), u.copy()) if self._projection is None else self._projection.closed(q, u)
-        work = self._dynamics.comm.allreduce(float(values[self._end])) if self._has_power else 0.0
-        return self._moment(q, u, self._anchors_before, work)
+        return self._moment(q, u, self._anchors_before, self._work_of_all(values[self._end :]))
 
     def _within(self, t: float) -> Parts:
         """Numbers at a time (s) within the last step, which are used again."""

@@ -261,8 +261,7 @@ class StageSteps:
         return int(self.counts[m.OUTCOME]), bool(self.counts[m.ACCEPTED])
 
     def within(self, t: float) -> Parts:
-        """Give the state at a time (s) in the last step, by the scheme's polynomial, or where that ended; it is used
-        again."""
+        """Give the state at a time (s) in the last step, by the scheme's polynomial; it is used again."""
         m.state_within(self.plan, t, self._stage)
         return self._rooms[2]
 

@@ -151,7 +151,7 @@ def test_an_error_of_one_rank_ends_the_run_on_all(
 ) -> None:
     """On the last rank the disk refuses the fourth sample, whoever writes there; those before it can be read."""
     monkeypatch.setattr(sample_writer, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(trajectory, "AT_ONCE", 1)
+    monkeypatch.setattr(trajectory, "PASSING", 1)
     sizes = replace(PACKAGE, sample_bytes=1 if by == "each" else 10**9)
     monkeypatch.setattr(mpimbs.base.sizes, "_used", sizes)
     where, name = (SharedFile, "write") if by == "each" and comm.size > 1 else (OutputFile, "_claim_room")

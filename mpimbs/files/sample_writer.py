@@ -96,7 +96,7 @@ class SampleWriter:
         count = len(common["time"])
         with undisturbed():
             for name, values in own.items():
-                self._own[name].extend(np.asarray(values).reshape(count, -1))
+                self._own[name].extend(np.ascontiguousarray(values).reshape(count, -1))
             for name, values in common.items():
                 self._common.setdefault(name, []).extend(values)
             self._count += count

@@ -249,6 +249,25 @@ def test_a_run_of_a_tree_that_is_not_listed_depth_first(
     comm.Barrier()
 
 
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("kept", ["in memory", "by rank 0", "by all ranks"])
+def test_samples_that_steps_of_such_a_tree_pass(
+    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Several samples of a step, whose numbers each rank has in another order than the file, are those of one rank."""
+    least = 1 if kept == "by all ranks" else PACKAGE.sample_bytes
+    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
+    settings: dict[str, Any] = {"every": 2e-4, "poses": True, "rtol": 1e-6, "atol": 1e-6}
+    output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
+    found = simulate(dressed(), 0.01, comm, output=output, **settings)
+    assert found.steps < 25  # of 50 samples
+    if comm.rank == 0:
+        alone = simulate(dressed(), 0.01, **settings, comm=MPI.COMM_SELF)
+        for name in ("q", "u", "poses"):
+            assert_close(name, getattr(found, name), getattr(alone, name), "runs on ranks")
+    comm.Barrier()
+
+
 @pytest.mark.parametrize("settings", [{"tip_ratio": 2.0}], ids=str)
 def test_settings_of_chains_alone(comm: MPI.Comm, settings: dict[str, int]) -> None:
     if comm.size == 1:

@@ -11,6 +11,7 @@ from cases import accelerations, parts, separated
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError, SimulationError
 from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.pcg import coupling as pcg
 from mpimbs.dynamics import Dynamics
 from mpimbs.model import System, system_from
 from oracles.dense import Array
@@ -118,6 +119,16 @@ def test_hardly_redundant_loops_are_closed(comm: MPI.Comm, apart: float) -> None
         q = loops.close_places(dynamics.subchain.displaced(q, apart * v))
         left, parting = loops.apart(q, loops.close_speeds(q, v))[1].max(axis=0)
     parallel_assert(left < 2e-12 and parting < 1e-10, f"{left:.1e}, {parting:.1e} left", comm)
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_solution_is_not_made_worse(comm: MPI.Comm, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One beside which rounding leaves a little more than was asked for is better than what multipliers come to."""
+    monkeypatch.setattr(pcg, "SHORT", 1e-6)
+    monkeypatch.setattr(pcg, "MULTIPLIERS", 1)
+    system, *state = random_mechanism(seed, 9, 3, doubled=2, to_world=0.4)
+    check(system, (state[0], state[1], state[2]), comm, 3, LoadSolver("lagged", "none"))
 
 
 @pytest.mark.ranks(1, 2)

@@ -38,6 +38,7 @@ _ASTRAY = (
 )
 SHORT = 10.0  # times the tolerance: more is left, beside rounding, of equations that contradict one another
 MULTIPLIERS = 6  # steps
+CLEARLY = 10.0  # times as much is left by these as was before them: that is better
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of its state
@@ -307,21 +308,23 @@ class ConstraintLoads:
             self.most_iterations = max(self.most_iterations, self.iterations)
         self.solutions += 1
         failed = reason < 0
-        if self.joints.singular and (failed := not self.residual() <= SHORT * self._asked):
-            failed = not self._nearly() <= self.contradiction
+        if self.joints.singular and (failed := not (left := self.residual()) <= SHORT * self._asked):
+            failed = not self._nearly(left) <= self.contradiction
             self.factorizations = before + 1  # of this solution, however it began
         if failed:
             self._fail(t)
         elif known:
             hold.remember(t, self.joints.solution)
 
-    def _nearly(self) -> float:
-        """Solve equations that contradict one another, as nearly as they can be; gives the residual.
+    def _nearly(self, left: float) -> float:
+        """Solve equations that contradict one another as nearly as they can be, if that is nearer than the solution
+        that is there, which `left` a residual; gives what is left.
 
         By the method of multipliers [Hestenes 1969]: each step solves those whose diagonal is larger by `ALMOST`, for
         what is left. What contradicts goes into loads that are free, by which nothing accelerates; of all else that
         share over an eigenvalue is left by each.
         """
+        before = self.joints.solution.copy()
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOperators(self._matrix.mat, self._matrix.near)
         ksp.setPC(self._factor.getPC())
@@ -332,7 +335,11 @@ class ConstraintLoads:
         self._solution.stateIncrease()
         ksp.solve(self._right, self._solution)
         ksp.destroy()
-        return self.residual()
+        if not (found := self.residual()) > CLEARLY * left:
+            return found
+        self.joints.solution[:] = before  # of equations that contradict nothing, but for rounding
+        self._solution.stateIncrease()
+        return left
 
     def _run(self, ksp: PETSc.KSP) -> tuple[int, int]:
         """Solve; gives why it ended, and iterations."""

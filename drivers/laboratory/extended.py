@@ -87,7 +87,7 @@ class ExtendedSweeps:
         """Give the generalized accelerations [nu] (rad/s^2, m/s^2) under the generalized forces `tau` [nu] (N m, N)."""
         udot = np.empty(self.nu, dtype=object)
         block = np.full(SIZE, self.zero, dtype=object)
-        interpreted(inward)(self.zero, self.structure, self.work, self.forces(tau), self.still, block, False)
+        interpreted(inward)(self.zero, self.structure, self.work, self.forces(tau), block, False)
         interpreted(outward)(self.zero, self.structure, self.work, self.root, self.still, False, udot)
         return udot
 

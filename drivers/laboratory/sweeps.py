@@ -39,7 +39,7 @@ SWEEPS = {
     "boundary turn": lambda a: (relative_turn, 0.0, a.structure, a.work, a.u, a.turn),
     "velocity terms": lambda a: (velocity_terms, 0.0, a.structure, a.work, a.u, tuple(a.loads[:3])),
     "joint forces": lambda a: (joint_forces, 0.0, a.structure, a.springs, a.q, a.u, np.zeros(0), a.total),
-    "inward": lambda a: (inward, 0.0, a.structure, a.work, a.total, (0.0,) * 6, a.block, False),
+    "inward": lambda a: (inward, 0.0, a.structure, a.work, a.total, a.block, False),
     "far handle": lambda a: (far_handle, 0.0, a.structure, a.work, a.block),
     "outward, one handle": lambda a: _outward(a, False),
     "outward": lambda a: _outward(a, True),

@@ -147,7 +147,7 @@ class _Sweeps:
         interpreted(joint_places)(0.0, structure, q, work.place)
         interpreted(velocity_terms)(0.0, structure, work, u, still[:3])
         interpreted(joint_forces)(0.0, structure, self._made.springs, q, u, tau, total)
-        interpreted(inward)(0.0, structure, work, total, still, np.zeros(SIZE), False)
+        interpreted(inward)(0.0, structure, work, total, np.zeros(SIZE), False)
         interpreted(outward)(0.0, structure, work, self._root, still, False, udot)
         return udot
 

@@ -65,7 +65,7 @@ def joint_loads(structure, springs, work, q, u, tau, turns, given, outer, outer_
     _velocities(structure, work, q, u, turns)
     _put_loads(work, outer, outer_loads)
     joint_forces(0.0, structure, springs, q, u, tau, total)
-    inward(0.0, structure, work, total, o, block, False)
+    inward(0.0, structure, work, total, block, False)
     for slot in range(1, turns.size // TURNING):
         place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
     outward(0.0, structure, work, load6(0.0, given, 0), o, False, udot, loads)

@@ -138,8 +138,7 @@ def _tile_factor(zero, tiles, number, two_handles, plan):
         s = Structure(s.steps, s.axes, s.fixed, s.pitch, armature, s.path, s.added)
     blocks = read(tiles, PLAN.handles.blocks)
     block = room_of_lanes(zero, tiles, tile, blocks, SIZE)
-    none = (zero, zero, zero, zero, zero, zero)
-    inward(zero, s, work, read(plan, FACTORED.still), none, block, two_handles)
+    inward(zero, s, work, read(plan, FACTORED.still), block, two_handles)
     put_of_lanes(zero, tiles, tile, block, blocks, SIZE)
 
 

@@ -165,7 +165,7 @@ def inward_of_interval(zero, part, q, u, tau, before, early):
         inward_closing(0.0, p.loops, p.structure, p.work, p.total)
         write_value(p.loops, p.work, room, value)
         return
-    inward(0.0, p.structure, p.work, p.total, o, p.block, False, onto=True)
+    inward(0.0, p.structure, p.work, p.total, p.block, False, onto=True)
     write_six(value, block_at(room, 0), six_rows(p.block, INERTIA))
     for slot in range(1, p.inboard.size):
         write_gathered(0.0, gathered(0.0, p.work.junction, slot, inertia_and_force), p.block)

@@ -10,9 +10,10 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import width
 from mpimbs.kernels.layout import put_in_sequence, room_side_by_side, side_by_side_from
 from mpimbs.kernels.memory import assign, prefetch, read, size_of, span
-from mpimbs.kernels.tuples import load3, load6
+from mpimbs.kernels.tuples import load3, load6, store_numbers
 from mpimbs.kernels.widths import lanes_only
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KIND_OF_TILE, PLAN, TILE, TileKind
+from mpimbs.spatial.vectors import add6, scale6
 from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.loads import inward_after
@@ -215,11 +216,6 @@ def _spread_omegas(plan, turn):
             omegas[3 * lane + 3 + i] = s
 
 
-@kernel(inline=True)
-def _no_load(zero):
-    return (zero, zero, zero, zero, zero, zero)
-
-
 @lanes_only
 @kernel
 def sweep_early(zero, plan):
@@ -232,7 +228,7 @@ def sweep_early(zero, plan):
     tile, _, structure = opened(zero, plan, read(plan, PLAN.leading))
     work = work_of(zero, plan, tile, structure)
     block, room = read(plan, PLAN.early_block), read(plan, PLAN.eliminated)
-    inward(zero, structure, work, read(plan, PLAN.total), _no_load(zero), block, True, room)
+    inward(zero, structure, work, read(plan, PLAN.total), block, True, room)
 
 
 @kernel(inline=True)
@@ -264,7 +260,7 @@ def tile_inward(zero, plan, number, two_handles, given):
     structure, work, total = tile_loaded(zero, plan, number, given[0], given[1], given[2])
     tile, blocks = tile_of(plan, number), read(plan, PLAN.handles.blocks)
     block = room_of_lanes(zero, plan, tile, blocks, SIZE)
-    inward(zero, structure, work, total, _no_load(zero), block, two_handles)
+    inward(zero, structure, work, total, block, two_handles)
     put_of_lanes(zero, plan, tile, block, blocks, SIZE)
 
 
@@ -273,7 +269,7 @@ def tile_gathered(zero, plan, number, given):
     """Pass 2 of a tile whose lanes hang by themselves: what each hands to the body that it hangs on [GATHERED]."""
     structure, work, total = tile_loaded(zero, plan, number, given[0], given[1], given[2])
     room = room_of_lanes(zero, plan, tile_of(plan, number), read(plan, PLAN.handles.blocks), GATHERED)
-    inward(zero, structure, work, total, _no_load(zero), room, False, bare=room)
+    inward(zero, structure, work, total, room, False, bare=room)
 
 
 @lanes_only
@@ -322,11 +318,17 @@ def clear_far_handle(plan):
 @kernel
 def tile_again(zero, plan, number, q, u, tau, load):
     """Make again what a tile has not kept from the inward sweep. Where that is all, the load f2 is known by now: the
-    sweep with one handle, which begins with -f2, does."""
+    sweep with one handle does, in which f2 acts where the path to handle 2 ends."""
     nothing = read(plan, PLAN.kept) == KEEP_NOTHING
     structure, work, total = _tile_loaded(zero, plan, number, q, u, tau, False, nothing)
     if nothing:
-        inward(zero, structure, work, total, load, read(plan, PLAN.lane_room), False)
+        end = 6  # where nothing is outboard the load is zero
+        if structure.path.size > 0:
+            end += structure.path[structure.path.size - 1] * BIAS
+        force = load6(zero, work.bias, end)
+        store_numbers(zero, work.bias, end, add6(force, scale6(-1.0, load)))
+        inward(zero, structure, work, total, read(plan, PLAN.lane_room), False)
+        store_numbers(zero, work.bias, end, force)
 
 
 @kernel(inline=True)

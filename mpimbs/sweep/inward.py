@@ -334,7 +334,7 @@ def write_gathered(zero, state, block):
 
 
 @kernel
-def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=None, bare=None, onto=None):
+def inward(zero, structure, work, tau, block, two_handles, eliminated=None, bare=None, onto=None):
     """Sweep inward: the handle equations of the subchain [design, section 3; Critchley 2007, eq. 44-71].
 
     Leaves U, 1 / D, u and s of every degree of freedom in the workspace, for the outward sweep.
@@ -349,9 +349,6 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Generalized forces (N m, N).
     two_handles : bool
         False for a subchain or tree with nothing outboard; a constant of the caller.
-
-    load2 : 6-tuple
-        Load f2 on handle 2 (N m, N) where it is known already, which p then contains; else zeros.
     block : array [SIZE]
         Written: the handle equations, as in `values.handles`; with one handle, I and p only.
     eliminated : array [m * ELIMINATED], optional
@@ -362,7 +359,7 @@ def inward(zero, structure, work, tau, load2, block, two_handles, eliminated=Non
         Anything: the slots hold already what hangs on their bodies, and is not among the steps.
     """
     none = (zero, zero, zero, zero, zero, zero)
-    state = none + none + none + (zero, zero, zero) + scale6(-1.0, load2)
+    state = none + none + none + none + (zero, zero, zero)
     if onto is not None:
         given = (work, tau, keep_nothing, tau)
         state = walk_inward_onto(zero, structure, work.junction, articulated, state, given)

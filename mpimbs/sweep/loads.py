@@ -67,7 +67,7 @@ def factor(structure, work, q, still, block):
     joint_places(0.0, structure, q, work.place)
     for i in range(work.bias.size):
         work.bias[i] = 0.0
-    inward(0.0, structure, work, still, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), block, False)
+    inward(0.0, structure, work, still, block, False)
 
 
 @kernel

@@ -88,3 +88,23 @@ def test_a_path_beside_which_more_hangs_than_further_on(width: int) -> None:
         assert dynamics.divided.division.bounds[1] in range(262, 324), "the cut is not where less is further on"
         found, expected = evaluated(dynamics, q, u, tau), evaluated(alone, q, u, tau)
     assert_close("accelerations", found[0], expected[0], "lanes", scale=float(np.abs(expected[0]).max()))
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_path_with_side_bodies(width: int, kept: str) -> None:
+    """Cut along the path; the last body of a piece is none of the path."""
+    system = system_from("caterpillar:40")
+    q, u, tau = build_state(Seeded(6), system)
+    expected, loads = (
+        dense.Snapshot(system, q, u).solve(tau, 0.0)[0],
+        dense.joint_wrenches(system, q, u, tau, 0.0, "body"),
+    )
+    sizes = replace(KEPT[kept], join_cost=0.1)
+    with using(sizes), closing(Dynamics(system, lanes=width)) as dynamics:
+        assert dynamics.divided.lanes == width
+        found = evaluated(dynamics, q, u, tau)[0]
+        carried = dynamics.joint_loads(q, u, tau)
+    assert_close("accelerations", found, expected, "dense", scale=float(np.abs(expected).max()))
+    assert_close("loads", carried, loads, "dense", scale=float(np.abs(loads).max()))

@@ -26,10 +26,9 @@ from mpi4py import MPI
 
 from courses import ENDS, Course
 from ensembles import check_ensemble
-from fuzzing import Verdict, told_as
+from fuzzing import Verdict, as_large, told_as
 from mpimbs import Simulation, load, restart
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
-from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import kept_files
 from mpimbs.run.restart import read_checkpoint
@@ -44,8 +43,6 @@ APART = 1e-12  # of the states of two runs that tell what the motion amplifies
 MOST_AMPLIFIED = 1e5
 FOUND = 1e-10  # s, to which events by functions are found
 SAME_STEPS = 1e-6  # of their sizes, by which steps may differ and be taken for the same
-# By which each rank writes what it has itself, as of large systems; what passes through rank 0 comes little by little.
-OF_LARGE = replace(PACKAGE, sample_bytes=1, checkpoint_bytes=1, slice_numbers=7)
 
 
 @dataclass
@@ -232,13 +229,9 @@ class Life:
         return now
 
 
+@as_large
 def check_sequence(course: Course, comm: MPI.Comm) -> tuple[Verdict, dict[str, int]]:
     """Live a course disturbed, and compare; rank 0 has the verdict, all what was done. All ranks call."""
-    with using(OF_LARGE if course.case.seed // 20 % 2 else None):
-        return _checked(course, comm)
-
-
-def _checked(course: Course, comm: MPI.Comm) -> tuple[Verdict, dict[str, int]]:
     verdict, told = Verdict(), told_as(course.settings)
     right, amplified, stopped = (None, 0.0, None) if course.singular else reference(course, comm)
     if stopped is not None:

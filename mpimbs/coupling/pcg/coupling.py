@@ -38,7 +38,7 @@ _ASTRAY = (
 )
 SHORT = 10.0  # times the tolerance: more is left, beside rounding, of equations that contradict one another
 MULTIPLIERS = 6  # steps
-CLEARLY = 10.0  # times as much is left by these as was before them: that is better
+CLEARLY = 10.0  # times as much is left by these as was before them: then that was better
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of its state
@@ -317,29 +317,35 @@ class ConstraintLoads:
             hold.remember(t, self.joints.solution)
 
     def _nearly(self, left: float) -> float:
-        """Solve equations that contradict one another as nearly as they can be, if that is nearer than the solution
-        that is there, which `left` a residual; gives what is left.
+        """Solve equations again, of which the solution that is there leaves too much, `left`; gives what is left then.
 
-        By the method of multipliers [Hestenes 1969]: each step solves those whose diagonal is larger by `ALMOST`, for
-        what is left. What contradicts goes into loads that are free, by which nothing accelerates; of all else that
-        share over an eigenvalue is left by each.
+        First with a factor of their own, for that of others may have led astray. What leaves too much still seems to
+        contradict itself, and is solved as nearly as it can be, by the method of multipliers [Hestenes 1969]: each step
+        solves equations whose diagonal is larger by `ALMOST`, for what is left. What contradicts goes into loads that
+        are free, by which nothing accelerates; of all else that share over an eigenvalue is left by each.
         """
-        before = self.joints.solution.copy()
+        for again, most in ((self._factor.solve, 1.0), (self._solve_by_multipliers, CLEARLY)):
+            before = self.joints.solution.copy()
+            again(self._right, self._solution)
+            if (found := self.residual()) > most * left:
+                self.joints.solution[:] = before
+                self._solution.stateIncrease()
+            else:
+                left = found
+            if left <= SHORT * self._asked:
+                break
+        return left
+
+    def _solve_by_multipliers(self, right: PETSc.Vec, solution: PETSc.Vec) -> None:
         ksp = PETSc.KSP().create(comm=self._comm)
         ksp.setOperators(self._matrix.mat, self._matrix.near)
         ksp.setPC(self._factor.getPC())
         ksp.setType("richardson")
         ksp.setNormType(PETSc.KSP.NormType.NONE)
         ksp.setTolerances(max_it=MULTIPLIERS)
-        self.joints.solution[:] = 0.0
-        self._solution.stateIncrease()
-        ksp.solve(self._right, self._solution)
+        solution.set(0.0)
+        ksp.solve(right, solution)
         ksp.destroy()
-        if not (found := self.residual()) > CLEARLY * left:
-            return found
-        self.joints.solution[:] = before  # of equations that contradict nothing, but for rounding
-        self._solution.stateIncrease()
-        return left
 
     def _run(self, ksp: PETSc.KSP) -> tuple[int, int]:
         """Solve; gives why it ended, and iterations."""

@@ -69,8 +69,9 @@ class RunSegment:
         numbered = dynamics.subchain.system
         self.constraints = None if iterative is None else ConstraintRecord(dynamics.comm, iterative, numbered)
         if self.constraints is not None:  # their number is that of the output's columns: the same after a restart
-            cuts, ratio = len(dynamics.divided.division.bounds) - 2, dynamics.divided.division.tip_ratio
-            settings = dataclasses.replace(settings, cuts=cuts, lanes=dynamics.divided.lanes, tip_ratio=ratio)
+            made = dynamics.divided.division  # of which a tree's lanes are chosen with its cuts, again as they were
+            cuts, lanes = len(made.bounds) - 2, made.width or None
+            settings = dataclasses.replace(settings, cuts=cuts, lanes=lanes, tip_ratio=made.tip_ratio)
         self.settings = settings
         self.compiling = 0.0
         self.projection: Projection | None = None

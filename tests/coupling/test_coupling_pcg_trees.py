@@ -1,6 +1,6 @@
 """Constraint loads of trees: which depend on which, and the accelerations of one rank however they are solved."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -9,9 +9,13 @@ from mpi4py import MPI
 from cases import accelerations, parts, random_tree, separated
 from mpi_helpers import parallel_assert
 from mpimbs.coupling import LoadSolver
+from mpimbs.coupling.pcg import coupling
 from mpimbs.coupling.settings import PRECONDITIONERS
-from mpimbs.model import JOINT_TYPES
+from mpimbs.model import JOINT_TYPES, system_from
+from mpimbs.parallel.petsc import OWN_OPTIONS, PETSc
 from oracles import dense
+from oracles.dense import Array
+from oracles.random_systems import random_system
 from oracles.trees import SHAPES
 from tolerances import assert_close
 
@@ -33,6 +37,25 @@ def test_every_preconditioner(comm: MPI.Comm, shape: str, preconditioner: str) -
             assert_close(f"accelerations {k}", got, ours, "iterated", scale=np.abs(reference).max(), comm=comm)
 
 
+@pytest.mark.ranks(2, 3)
+def test_what_others_leave_in_options_of_petsc(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equations of a chain are factored as a band; those of a tree are not, whatever was made before or beside them."""
+    system, q, u, tau = random_system(3, 120, False)
+
+    def found(*others: str) -> Array:
+        monkeypatch.setattr(coupling, "ORDERED", {})
+        for name in filter(PETSc.Options().hasName, OWN_OPTIONS):
+            PETSc.Options().delValue(name)
+        with ExitStack() as stack:
+            for other in others:
+                chain = stack.enter_context(closing(separated(system_from(other), comm, 9, LoadSolver())))
+                chain.accelerations(chain.subchain.q, chain.subchain.u)
+            dynamics = stack.enter_context(closing(separated(system, comm, 40, LoadSolver())))
+            return np.array(dynamics.accelerations(*parts(dynamics, q, u, tau)))
+
+    assert_close("accelerations", found("chain:12"), found(), "exact", comm=comm)
+
+
 @pytest.mark.cases(2)
 @pytest.mark.ranks(2, 3, 4)
 @pytest.mark.parametrize("shape", sorted(SHAPES))
@@ -44,14 +67,14 @@ def test_every_joint_cut(comm: MPI.Comm, shape: str) -> None:
     with closing(separated(system, comm, system.n_bodies - 1, LoadSolver("direct"))) as dynamics:
         got = dynamics.accelerations(*parts(dynamics, q, u, tau), t=TIME)
         ours = udot[dynamics.gather_u.part]
-        coupling = dynamics.divided.coupling.iterative
-        if coupling is None:
+        iterative = dynamics.divided.coupling.iterative
+        if iterative is None:
             parallel_assert(shape == "star", "nothing is cut", comm)
             return
-        joints = coupling.joints
+        joints = iterative.joints
         bodies = dynamics.subchain.system.numbers_in_model(joints.bodies)
         subspaces, found = joints.subspaces, joints.solution.copy()
-        unknowns = coupling.statistics()["unknowns"]
+        unknowns = iterative.statistics()["unknowns"]
     grounded = np.flatnonzero(system.contents.parents() < 0)
     constrained = 6 - np.diff(np.append(system.contents.columns().u_offset[: system.n_bodies], system.nu))
     expected = int(constrained.sum() - constrained[grounded].sum())

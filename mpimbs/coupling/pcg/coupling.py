@@ -41,6 +41,7 @@ MULTIPLIERS = 6  # steps
 CLEARLY = 10.0  # times as much is left by these as was before them: then that was better
 RENEWED = 2  # iterations beyond which a factor is too old
 _COUNTS = ("iterations", "solutions", "total_iterations", "most_iterations", "factorizations")
+ORDERED: dict[str, str] = {}  # orderings that PETSc's options have, by their names
 _ARRAYS = ("times", "loads", "factored_diagonal", "factored_beside")  # of its state
 
 
@@ -102,6 +103,7 @@ class ConstraintLoads:
         # make of those leads loads astray that are free, beside which all others are rounded.
         self._asked = EXACT if self.joints.singular else solver.rtol or EXACT
         self._guesses = 0
+        self._orderings: dict[str, str] = {}  # by options
         self._factor = self._make_factor()
         self._ksp = self._make_ksp()
         self._hold = Hold(ORDERS.get(solver.estimate, 0), self.joints.rows)
@@ -132,11 +134,17 @@ class ConstraintLoads:
             pc.setType("lu")
             pc.setFactorOrdering(ordering)
             return
-        pc.setType("redundant")
-        options, inner = PETSc.Options(pc.getOptionsPrefix()), "redundant_pc_factor_mat_ordering_type"
-        if not options.hasName(inner):
-            options[inner] = ordering
-            OWN_OPTIONS.add(pc.getOptionsPrefix() + inner)
+        pc.setType("redundant")  # which asks PETSc's options for the ordering, when it is first set up
+        name = pc.getOptionsPrefix() + "redundant_pc_factor_mat_ordering_type"
+        if name in OWN_OPTIONS or not PETSc.Options().hasName(name):
+            OWN_OPTIONS.add(name)
+            self._orderings[name] = ordering
+
+    def _set_orderings(self) -> None:
+        """Have PETSc's options say by which orderings these equations are factored: others may have been there."""
+        for name, ordering in self._orderings.items():
+            if ORDERED.get(name) != ordering:
+                ORDERED[name] = PETSc.Options()[name] = ordering
 
     def _iterate(self, ksp: PETSc.KSP) -> None:
         """Have conjugate gradients solve the equations to the tolerance of the solver."""
@@ -235,6 +243,7 @@ class ConstraintLoads:
             self._matrix.diagonal[:], self._matrix.beside[:] = factored
             self._matrix.changed()
             self._keep_factored()
+            self._set_orderings()
             self._ksp.getPC().setReusePreconditioner(False)
             self._ksp.setUp()
             self._ksp.getPC().setUp()
@@ -279,6 +288,7 @@ class ConstraintLoads:
     def _solve(self, t: float) -> None:
         """Solve the equations as formed; the solution stands in the table."""
         solver, hold, before = self._solver, self._hold, self.factorizations
+        self._set_orderings()
         known = solver.estimate in ORDERS and np.isfinite(t)
         if known:
             hold.estimate(t, self.joints.solution)

@@ -261,7 +261,7 @@ class Trajectory(ABC):
         before, stepper, events, recorder = self._segment, self.stepper, self._events, self._recorder
         spent, began, now = self._spent(), time.perf_counter(), stepper.time
         energy = before.dynamics.energy_and_momentum(stepper.q, stepper.u)[:2].sum()
-        after = None
+        after, told = None, " and ".join(event.told for event in happening)
         try:
             events.keep(before.dynamics, stepper.q, stepper.u, happening)
             after = events.segment(self._comm, self._asked, self._solver)
@@ -273,7 +273,6 @@ class Trajectory(ABC):
         except (InputError, SimulationError) as error:  # an InputError: what holds now can't be, as a whole
             if after is not None:
                 after.dynamics.close()
-            told = " and ".join(event.told for event in happening)
             raise SimulationError(f"t = {now:g} s, event ({told}): {error}") from None
         lost = float(energy - after.dynamics.energy_and_momentum(q, u)[:2].sum())
         recorder.keep_extremes()
@@ -296,7 +295,10 @@ class Trajectory(ABC):
         after.compile()
         self._stepper = stepper = self._integrator(q, u, memory.of_another(work=[], projection=self._totals.loops))
         stepper.requests = requests
-        self._recorder.begin(stepper)
+        try:
+            self._recorder.begin(stepper)
+        except InputError as error:  # samples have what can't be told of the structure that is there now
+            raise SimulationError(f"t = {now:g} s, event ({told}): {error}") from None
         events.watch(after.dynamics, stepper, passed)
         self._made = time.perf_counter()
         self._seconds = {"events": self._made - began - after.compiling, "compile": after.compiling}

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from mpi_helpers import parallel_assert
-from mpimbs import Batch, InputError, InterruptionError, Joint, System, load, simulate, system_from
+from mpimbs import Batch, InputError, InterruptionError, Joint, SimulationError, System, load, simulate, system_from
 from mpimbs.dynamics.joint_loads import JointLoads
 from mpimbs.run.restart import restart
 from mpimbs.stepping.settings import Checkpoints
@@ -262,3 +262,21 @@ def test_a_table_of_a_model_with_loops(comm: MPI.Comm) -> None:
     assert result.status == "complete" and not result.failed
     if comm.rank == 0:
         assert result["heavy"].q is not None and not np.array_equal(result["heavy"].q, result["light"].q)
+
+
+def test_copies_whose_loads_are_not_known_behind_an_event(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is bad input for a whole run leaves a copy behind: its rank does not end alone."""
+    original = JointLoads.joints_and_loops
+
+    def refuse(self: JointLoads, *given: Any) -> Any:
+        if self._divided.system.loops:
+            raise InputError("no loads of such loops")
+        return original(self, *given)
+
+    monkeypatch.setattr(JointLoads, "joints_and_loops", refuse)
+    settings = SETTINGS | {"sample": "q,joint_work"}
+    result = Batch([severed(k) for k in range(COPIES)], comm=comm).simulate(0.12, **settings)
+    assert list(result.failed) == [str(k) for k in range(COPIES)]
+    parallel_assert(all("s, event (" in told for _, told in result.failed.values()), str(result.failed), comm)
+    with pytest.raises(SimulationError, match=r"event \(.*: no loads of such loops"):
+        simulate(severed(0), 0.12, comm, **settings)

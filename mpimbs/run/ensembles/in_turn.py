@@ -251,7 +251,7 @@ class CopiesInTurn:
                 continue
             try:
                 run.step_towards(np.inf)
-            except SimulationError as error:
+            except (InputError, SimulationError) as error:  # an InputError on one rank must not end it alone
                 self._leave(self._now, run.stepper.time, str(error))
             return False
         self._now, self.time = 0, target

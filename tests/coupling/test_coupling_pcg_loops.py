@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,24 @@ def test_hardly_redundant_loops_are_closed(comm: MPI.Comm, apart: float) -> None
 def test_a_solution_is_not_made_worse(comm: MPI.Comm, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One beside which rounding leaves a little more than was asked for is better than what multipliers come to."""
     monkeypatch.setattr(pcg, "SHORT", 1e-6)
+    monkeypatch.setattr(pcg, "MULTIPLIERS", 1)
+    system, *state = random_mechanism(seed, 9, 3, doubled=2, to_world=0.4)
+    check(system, (state[0], state[1], state[2]), comm, 3, LoadSolver("lagged", "none"))
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_solution_that_went_astray_is_mended(comm: MPI.Comm, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which multipliers don't: conjugate gradients go on from it."""
+    run = pcg.ConstraintLoads._run
+
+    def astray(self: Any, ksp: Any) -> Any:
+        found = run(self, ksp)
+        self.joints.solution *= 1.0 + 1e-6
+        self._solution.stateIncrease()
+        return found
+
+    monkeypatch.setattr(pcg.ConstraintLoads, "_run", astray)
     monkeypatch.setattr(pcg, "MULTIPLIERS", 1)
     system, *state = random_mechanism(seed, 9, 3, doubled=2, to_world=0.4)
     check(system, (state[0], state[1], state[2]), comm, 3, LoadSolver("lagged", "none"))

@@ -329,12 +329,13 @@ class ConstraintLoads:
     def _nearly(self, left: float) -> float:
         """Solve equations again, of which the solution that is there leaves too much, `left`; gives what is left then.
 
-        First with a factor of their own, for that of others may have led astray. What leaves too much still seems to
-        contradict itself, and is solved as nearly as it can be, by the method of multipliers [Hestenes 1969]: each step
-        solves equations whose diagonal is larger by `ALMOST`, for what is left. What contradicts goes into loads that
-        are free, by which nothing accelerates; of all else that share over an eigenvalue is left by each.
+        First from there on, with a factor of their own: rounding, or that of others, may have led astray. What leaves
+        too much still seems to contradict itself, and is solved as nearly as it can be, by the method of multipliers
+        [Hestenes 1969]: each step solves equations whose diagonal is larger by `ALMOST`, for what is left. What
+        contradicts goes into loads that are free, by which nothing accelerates; of all else that share over an
+        eigenvalue is left by each.
         """
-        for again, most in ((self._factor.solve, 1.0), (self._solve_by_multipliers, CLEARLY)):
+        for again, most in ((self._solve_on, 1.0), (self._solve_by_multipliers, CLEARLY), (self._solve_on, 1.0)):
             before = self.joints.solution.copy()
             again(self._right, self._solution)
             if (found := self.residual()) > most * left:
@@ -345,6 +346,11 @@ class ConstraintLoads:
             if left <= SHORT * self._asked:
                 break
         return left
+
+    def _solve_on(self, right: PETSc.Vec, solution: PETSc.Vec) -> None:
+        self._factor.setInitialGuessNonzero(True)
+        self._factor.solve(right, solution)
+        self._factor.setInitialGuessNonzero(False)
 
     def _solve_by_multipliers(self, right: PETSc.Vec, solution: PETSc.Vec) -> None:
         ksp = PETSc.KSP().create(comm=self._comm)

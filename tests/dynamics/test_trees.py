@@ -1,5 +1,6 @@
 """Trees over ranks: any number of ranks find what the oracle does, and runs go on as elsewhere."""
 
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-import mpimbs.base.sizes
 from cases import LISTINGS, parts, random_tree, tree_of
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import InputError
-from mpimbs.base.sizes import PACKAGE
+from mpimbs.base.sizes import PACKAGE, using
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.motion import BodyHistory
@@ -222,16 +222,18 @@ def test_loads_act_on_the_bodies_that_are_named(comm: MPI.Comm) -> None:
         assert_close(name, found, reference[here], "ranks", scale=float(np.abs(reference).max()), comm=comm)
 
 
+@pytest.fixture(params=["in memory", "by rank 0", "by all ranks"])
+def output(request: pytest.FixtureRequest, comm: MPI.Comm, tmp_path: Path) -> Iterator[Path | None]:
+    """Where samples are kept, and meanwhile by whom."""
+    least = 1 if request.param == "by all ranks" else PACKAGE.sample_bytes
+    with using(replace(PACKAGE, slice_numbers=3, sample_bytes=least)):
+        yield None if request.param == "in memory" else comm.bcast(tmp_path) / "out.h5"
+
+
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("kept", ["in memory", "by rank 0", "by all ranks"])
-def test_a_run_of_a_tree_that_is_not_listed_depth_first(
-    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
-) -> None:
+def test_a_run_of_a_tree_that_is_not_listed_depth_first(comm: MPI.Comm, output: Path | None) -> None:
     """Samples, extremes and body histories, by name, are those of one rank."""
-    least = 1 if kept == "by all ranks" else PACKAGE.sample_bytes
-    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
     settings: dict[str, Any] = {"dt": 2e-4, "every": 0.01, "poses": True, "loads": True, "extremes": True}
-    output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
     found = simulate(dressed(), 0.03, comm, output=output, **settings)
     if comm.rank == 0:
         alone = simulate(dressed(), 0.03, **settings, comm=MPI.COMM_SELF)
@@ -250,15 +252,9 @@ def test_a_run_of_a_tree_that_is_not_listed_depth_first(
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("kept", ["in memory", "by rank 0", "by all ranks"])
-def test_samples_that_steps_of_such_a_tree_pass(
-    comm: MPI.Comm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
-) -> None:
+def test_samples_that_steps_of_such_a_tree_pass(comm: MPI.Comm, output: Path | None) -> None:
     """Several samples of a step, whose numbers each rank has in another order than the file, are those of one rank."""
-    least = 1 if kept == "by all ranks" else PACKAGE.sample_bytes
-    monkeypatch.setattr(mpimbs.base.sizes, "_used", replace(PACKAGE, slice_numbers=3, sample_bytes=least))
     settings: dict[str, Any] = {"every": 2e-4, "poses": True, "rtol": 1e-6, "atol": 1e-6}
-    output = None if kept == "in memory" else comm.bcast(tmp_path) / "out.h5"
     found = simulate(dressed(), 0.01, comm, output=output, **settings)
     assert found.steps < 25  # of 50 samples
     if comm.rank == 0:

@@ -14,7 +14,7 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_folder
-from mpimbs.cli.options import model_argument, read_model
+from mpimbs.cli.options import read_model
 from mpimbs.cli.words import Command, said_on_root, said_together
 from mpimbs.coupling import COUPLINGS
 
@@ -28,7 +28,7 @@ MOST_SPRINGS = 10  # that are told of one by one
 
 
 @click.command(cls=Command)
-@model_argument
+@click.argument("model")
 @click.option(
     "--accuracy",
     is_flag=True,

@@ -33,7 +33,6 @@ from mpimbs.cli.options import (
     coupling_options,
     forces_option,
     given_settings,
-    model_argument,
     note_lanes,
     on_first_ranks,
     output_option,
@@ -166,7 +165,7 @@ def cli() -> None:
 
 
 @cli.command()
-@model_argument
+@click.argument("model")
 @output_option(SAMPLES, "HDF5 file to write.")
 @click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
 @click.option(

@@ -17,7 +17,6 @@ from mpimbs.cli.options import (
     ARRAYS,
     coupling_options,
     forces_option,
-    model_argument,
     note_lanes,
     output_option,
     read_model,
@@ -90,7 +89,7 @@ def question(
         made = click.option("--force", is_flag=True, help="Replace existing files.")(forces_option(made))
         made = output_option(ARRAYS, f".npz file to write: {written}.")(made)
         made = click.option("--state", type=Path, required=required, help=f".npz file with {state}")(made)
-        return click.command(name, cls=Command)(model_argument(made))
+        return click.command(name, cls=Command)(click.argument("model")(made))
 
     return make
 

@@ -12,7 +12,7 @@ import click
 
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_new, replacing
-from mpimbs.cli.options import model_argument, tell_left_out
+from mpimbs.cli.options import tell_left_out
 from mpimbs.cli.words import Command, said_on_root
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def new(comm: MPI.Comm, name: str | None, output: Path, schema: bool, force: boo
 
 
 @click.command(cls=Command)
-@model_argument
+@click.argument("model")
 @click.option("-o", "--output", type=Path, required=True, help="Model file to write, .toml.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj

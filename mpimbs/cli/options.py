@@ -307,13 +307,6 @@ def write_arrays(comm: MPI.Comm, output: Path, arrays: dict[str, Any], shapes: d
     said_on_root(comm, write)
 
 
-def model_argument(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument MODEL; how a robot's file is read is told behind its name, as options with these names say."""
-    for key, value in (("free", ""), ("keyframe", "=NAME"), ("limits", "=off"), ("controls", "=TABLE.csv")):
-        command = gone(f"--{key}", f"give FILE:{key}{value} as MODEL, of a robot's file", not value)(command)
-    return click.argument("model")(command)
-
-
 def gone(option: str, instead: str, is_flag: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Have an option that there is not, or no more, say what does instead."""
 

@@ -12,15 +12,7 @@ import click
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import check_folder
 from mpimbs.base.settings import LEAVES, SWEEPS
-from mpimbs.cli.options import (
-    coupling_options,
-    forces_option,
-    gone,
-    model_argument,
-    note_lanes,
-    read_model,
-    whole_numbers,
-)
+from mpimbs.cli.options import coupling_options, forces_option, gone, note_lanes, read_model, whole_numbers
 from mpimbs.cli.words import Command, said_on_root, said_together
 
 if TYPE_CHECKING:
@@ -33,7 +25,7 @@ SCHEDULE_FILE = "schedule.toml"
 
 
 @click.command("bench", cls=Command)
-@model_argument
+@click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object and nothing else.")
 @click.option("--seconds", type=float, default=1.0, help="Wall time to spend on repetitions, s.")
 @click.option("--batch", type=int, help="Time so many copies side by side instead, against one after the other.")
@@ -80,7 +72,7 @@ def bench_command(
 
 
 @click.command("study", cls=Command)
-@model_argument
+@click.argument("model")
 @click.option("-o", "--output", type=Path, required=True, help="Folder for study.json, study.tsv and pictures.")
 @click.option("--couplings", help="Couplings to compare.  [default: all; dca up to 10000 bodies]")
 @click.option("--ranks", help="Numbers of ranks to measure, of those started.  [default: powers of two]")
@@ -125,7 +117,7 @@ def study_command(
 
 
 @click.command("predict", cls=Command)
-@model_argument
+@click.argument("model")
 @click.option(
     "--coupling", "couplings", multiple=True, default=("dcae",), help="dcae, assembly, dca, dca-terminal; repeatable."
 )

@@ -43,6 +43,19 @@ _PATHS = {field.path: name for name, field in KEYS.items()}
 class Command(click.Command):
     """A command whose errors speak of its options, and whose help has the keys of --coupling apart."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read its arguments; of what stands behind a robot's file, asked for as an option, say so."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from mpimbs.model.robots.reading import BEHIND, FREE
+
+            key = error.option_name.removeprefix("--")
+            if key not in (FREE, *BEHIND) or all(parameter.name != "model" for parameter in self.params):
+                raise
+            value = f"={BEHIND[key]}" if key in BEHIND else ""
+            raise InputError(f"there is no --{key}: give FILE:{key}{value} as MODEL, of a robot's file") from None
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the keys of --coupling."""
         super().format_options(ctx, formatter)

@@ -49,6 +49,7 @@ def test_convert(comm: MPI.Comm, folder: Path, capsys: pytest.CaptureFixture[str
     assert [body.joint.type for body in written(folder / "arm.toml").contents.bodies()] == ["free", "revolute"]
     for arguments, message in (
         (("--free", folder / "arm.urdf", "-o", folder / "x.toml"), "there is no --free: give FILE:free as MODEL"),
+        (("--inertia", "repair", folder / "arm.urdf"), "there is no --inertia: give FILE:inertia=repair as MODEL"),
         (("chain:3", "-o", folder / "x.yaml"), "what is written is a TOML file"),
     ):
         with pytest.raises(InputError, match=message):

@@ -143,6 +143,33 @@ def test_urdf_accelerates_as_in_pinocchio(arm: Path, free: bool) -> None:
         assert driver("imported_robots").pinocchio_difference(arm, free, seed).difference < TOLERANCE["imported"][0]
 
 
+SPHERICAL = """
+<robot name="doll" xmlns:drake="http://drake.mit.edu"><link name="stand"/>
+  <link name="arm"><inertial><origin xyz="0.1 0 -0.3" rpy="0.2 0 0.1"/><mass value="2"/>
+    <inertia ixx="0.03" iyy="0.04" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="hand"><inertial><origin xyz="0 0 -0.1"/><mass value="0.5"/>
+    <inertia ixx="0.003" iyy="0.004" izz="0.002" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="shoulder" type="spherical"><parent link="stand"/><child link="arm"/><origin xyz="0 0 1" rpy="1 2 3"/>
+    <dynamics damping="0.3"/></joint>
+  <joint name="wrist" type="spherical"><parent link="arm"/><child link="hand"/><origin xyz="0 0.1 -0.6"/></joint>
+</robot>
+"""
+
+
+@alone
+def test_spherical_joints_of_dialects_accelerate_as_in_mujoco(tmp_path: Path) -> None:
+    """As Bullet, Isaac and MuJoCo spell them; as Drake does, they are the same."""
+    pytest.importorskip("mujoco")
+    path = tmp_path / "doll.urdf"
+    path.write_text(SPHERICAL)
+    for seed in range(4):
+        assert driver("imported_robots").mujoco_difference(path, seed).difference < TOLERANCE["imported"][0]
+    found = read_robot(path)
+    assert not found.contents.left_out and found.contents.nu == 6
+    path.write_text(SPHERICAL.replace('"spherical"', '"ball"').replace("joint", "drake:joint"))
+    assert system_text(read_robot(path)) == system_text(found) and not read_robot(path).contents.left_out
+
+
 TURNTABLE = """<mujoco model="a turntable without mass of its own"><worldbody>
  <body name="table"><joint name="turn" axis="0 0 1" armature="0.2" damping="0.1"/>
   <body name="plate" pos="0.2 0 0.1"><geom type="box" size=".2 .1 .05" mass="4"/></body>

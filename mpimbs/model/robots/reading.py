@@ -30,6 +30,10 @@ _TAG, _TAGS = re.compile(r"<([A-Za-z_][\w.:-]*)"), re.compile(r"<[^<>]*>")
 _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
 FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS, CONTROLS = "free", "keyframe", "inertia", "limits", "actuators", "controls"
 FRICTION, CREEPS = "friction", 0.01  # rad/s and m/s, up to which friction is viscous
+# What may stand behind a file's name, beside `FREE`, and an example of each.
+BEHIND = {
+    KEYFRAME: "NAME", INERTIA: "repair", LIMITS: "off", ACTUATORS: "off", CONTROLS: "TABLE.csv", FRICTION: "off",
+}  # fmt: skip
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
 
 
@@ -81,10 +85,8 @@ def read_robot(
     place = as_path("the robot's file", path)
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
-        given: dict[str, Any] = {
-            KEYFRAME: keyframe, INERTIA: inertia, LIMITS: limits, ACTUATORS: actuators, CONTROLS: controls,
-            FRICTION: friction,
-        }  # fmt: skip
+        asked = keyframe, inertia, limits, actuators, controls, friction
+        given: dict[str, Any] = dict(zip(BEHIND, asked, strict=True))
         free = _begins(place, named["more"] or "", given) or free
         keyframe, inertia, limits, actuators, controls, friction = given.values()
     with at(f"{place}: "):
@@ -128,8 +130,7 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
         elif key in given and equals:
             given[key] = value
         else:
-            named = ("NAME", "repair", "off", "off", "TABLE.csv", "off")
-            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in zip(given, named, strict=True))])
+            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in BEHIND.items())])
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free
 

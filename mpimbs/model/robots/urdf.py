@@ -18,7 +18,7 @@ from mpimbs.model.text.table import suggest
 
 _KINDS: dict[str, JointKind | None] = {
     "fixed": None, "revolute": "hinge", "continuous": "hinge", "prismatic": "slide", "floating": "free",
-    "planar": "planar",
+    "planar": "planar", "spherical": "ball", "ball": "ball",  # of Bullet, Isaac and MuJoCo; of Drake
 }  # fmt: skip
 _GYRATION = 1e-8  # m, radius below which an inertia is the rounding of a point mass
 _READ = {  # of the children of each element; all others are told
@@ -47,8 +47,9 @@ class _Urdf:
         self._path = path
         self._name = root.get("name") or path.stem
         self._links = {_named(item, "link"): item for item in root.findall("link")}
-        self._joints = {_named(item, "joint"): item for item in root.findall("joint")}
-        if len(self._links) < len(root.findall("link")) or len(self._joints) < len(root.findall("joint")):
+        joints = root.findall("{*}joint")  # as <drake:joint>, too
+        self._joints = {_named(item, "joint"): item for item in joints}
+        if len(self._links) < len(root.findall("link")) or len(self._joints) < len(joints):
             raise InputError("two links or two joints have one name; give each its own")
         self._colors = {
             name: color
@@ -71,8 +72,11 @@ class _Urdf:
             numbers[name] = len(robot.links)
             robot.links.append(link)
         for item in (self._root, *self._links.values(), *self._joints.values()):
-            for inner in (inner for inner in item if inner.tag not in _READ[item.tag]):
-                of = "" if item is self._root else f" of {item.tag} {item.get('name')}"
+            kind = item.tag.rpartition("}")[2]
+            for inner in (
+                inner for inner in item if inner.tag not in _READ[kind] and inner not in self._joints.values()
+            ):
+                of = "" if item is self._root else f" of {kind} {item.get('name')}"
                 robot.leave_out(f"<{inner.tag}>", (inner.get("name") or inner.get("reference") or "unnamed") + of)
         touching = sum(len(item.findall("collision")) for item in self._links.values())
         if touching:
@@ -153,7 +157,7 @@ class _Urdf:
         if moves is None:
             return []
         title = f"joint {name!r}"
-        made = RobotJoint(name, moves) if moves == "free" else RobotJoint(name, moves, _axis(joint, title))
+        made = RobotJoint(name, moves) if moves in ("free", "ball") else RobotJoint(name, moves, _axis(joint, title))
         dynamics = joint.find("dynamics")
         if dynamics is not None:
             made.damping = (_number(dynamics, "damping", title, 0.0),)

@@ -167,7 +167,12 @@ def cli() -> None:
 @cli.command()
 @click.argument("model")
 @output_option(SAMPLES, "HDF5 file to write.")
-@click.option("--state", type=Path, help=".npz file with q and u to begin with.  [default: the model's initial state]")
+@click.option(
+    "--state",
+    type=Path,
+    help=".npz file with q and u to begin with, or the output of a run: its last sample.  [default: the model's "
+    "initial state]",
+)
 @click.option(
     "--parameters",
     type=Path,
@@ -211,7 +216,6 @@ def run(
         simulate_table(comm, model, parameters, output, forces, checkpoints, given)
         return
     from mpimbs.run.run import simulate
-    from mpimbs.run.state import MOVING, read_state
 
     asked = said_together(comm, lambda: SimulationSettings.asked(given))
     system = read_model(comm, model, forces)
@@ -221,7 +225,6 @@ def run(
         return
     if pictures := pictures and _check_pictures(comm, output, asked.force):
         asked = replace(asked, poses=True)
-    begin = said_together(comm, lambda: read_state(state, system, MOVING) if state else None)
     result = simulate(
         system,
         comm=comm,
@@ -229,7 +232,7 @@ def run(
         progress=True,
         checkpoints=checkpoints,
         signals=True,
-        state=begin,
+        state=state,
         settings=asked,
     )
     _tell(comm, result, output, pictures)

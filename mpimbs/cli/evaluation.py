@@ -88,7 +88,9 @@ def question(
         made: Any = click.pass_obj(coupling_options(asked) if coupled else asked)
         made = click.option("--force", is_flag=True, help="Replace existing files.")(forces_option(made))
         made = output_option(ARRAYS, f".npz file to write: {written}.")(made)
-        made = click.option("--state", type=Path, required=required, help=f".npz file with {state}")(made)
+        made = click.option(
+            "--state", type=Path, required=required, help=f".npz file, or output of a run, with {state}"
+        )(made)
         return click.command(name, cls=Command)(click.argument("model")(made))
 
     return make

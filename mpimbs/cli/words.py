@@ -48,12 +48,12 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from mpimbs.model.robots.reading import BEHIND, FREE
+            from mpimbs.model.robots.reading import BEHIND_NAME, FREE
 
             key = error.option_name.removeprefix("--")
-            if key not in (FREE, *BEHIND) or all(parameter.name != "model" for parameter in self.params):
+            if key not in (FREE, *BEHIND_NAME) or all(parameter.name != "model" for parameter in self.params):
                 raise
-            value = f"={BEHIND[key]}" if key in BEHIND else ""
+            value = f"={BEHIND_NAME[key]}" if key in BEHIND_NAME else ""
             raise InputError(f"there is no --{key}: give FILE:{key}{value} as MODEL, of a robot's file") from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

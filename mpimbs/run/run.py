@@ -33,7 +33,7 @@ def simulate(
     progress: bool = False,
     checkpoints: Checkpoints | None = None,
     signals: bool = False,
-    state: tuple[npt.ArrayLike | None, ...] | None = None,
+    state: tuple[npt.ArrayLike | None, ...] | str | Path | None = None,
     settings: SimulationSettings | None = None,
     **given: Any,
 ) -> Result:
@@ -56,9 +56,9 @@ def simulate(
     signals : bool
         Write a checkpoint at SIGUSR1, and one before the end at SIGTERM, SIGINT and SIGUSR2, whichever rank gets it;
         from the main thread. Handlers are those of before at the end.
-    state : (q, u), optional
-        Coordinates and speeds of the whole system to begin with, the same on every rank, in the model's order; those
-        of the model by default.
+    state : (q, u) or path, optional
+        Coordinates and speeds of the whole system to begin with, the same on every rank, in the model's order; or a
+        file that has them, or the output of a run, whose last sample is meant; those of the model by default.
     settings : SimulationSettings, optional
         All of them at once.
     **given

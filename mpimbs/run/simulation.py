@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -30,7 +31,7 @@ from mpimbs.run.keeper import Signals
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
-from mpimbs.run.state import State, checked_state, state_given
+from mpimbs.run.state import MOVING, State, checked_state, read_state, state_given
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import NEVER, Checkpoints, SimulationSettings
 
@@ -73,7 +74,7 @@ class Simulation:
         output: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
         signals: bool = False,
-        state: tuple[npt.ArrayLike | None, ...] | None = None,
+        state: tuple[npt.ArrayLike | None, ...] | str | Path | None = None,
         settings: SimulationSettings | None = None,
         **given: Any,
     ) -> None:
@@ -376,9 +377,11 @@ class Simulation:
         return "" if self._settings.t_end is None else f" of t_end = {self._settings.t_end:g} s"
 
 
-def _checked(system: Contents, state: tuple[npt.ArrayLike | None, ...] | None) -> State | None:
+def _checked(system: Contents, state: tuple[npt.ArrayLike | None, ...] | str | Path | None) -> State | None:
     """A state that a caller gives, checked."""
     if state is None:
         return None
+    if isinstance(state, str | PathLike):
+        return read_state(Path(state), system, MOVING)
     q, u = state_given(state)
     return checked_state("state", system, {"q": q, "u": u})

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mpimbs.base.arguments import array_of
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
-from mpimbs.base.places import note_input
+from mpimbs.base.places import absolute_path, note_input
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import SIMULATION, check_memory
 from mpimbs.model import JOINT_TYPES
@@ -23,6 +23,7 @@ from mpimbs.parts.subchain import Subchain
 
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
 IN_ORDER = "bodies"  # names, in a state file
+OUTPUTS = (".h5", ".hdf5")  # suffixes of what is no state file, but the output of a run
 NORM_SLACK = 1e-6  # a quaternion farther from unit length is not one that was rounded
 
 
@@ -92,14 +93,17 @@ def check_speeds(part: Subchain) -> None:
 
 
 def read_state(path: str | Path, system: Contents, contents: StateArrays = WITH_FORCES) -> State:
-    """Read a state file for a system.
+    """Read a state for a system, from a state file, or from an output: that of its last sample.
 
     Raises
     ------
     InputError
-        The file can't be read, lacks an array, has one too many or of another size, or holds what is no state.
+        The file can't be read, lacks an array, has one too many or of another size, or holds what is no state; or the
+        output is of copies, or of other bodies.
     """
     note_input(path)
+    if Path(path).suffix.lower() in OUTPUTS:
+        return checked_state(path, system, _last_sample(path, system, contents), contents)
     try:
         file = np.load(path, allow_pickle=False)
         single = not isinstance(file, np.lib.npyio.NpzFile)
@@ -114,6 +118,26 @@ def read_state(path: str | Path, system: Contents, contents: StateArrays = WITH_
     if (names := arrays.pop(IN_ORDER, None)) is not None:
         _check_order(path, system, names)
     return checked_state(path, system, arrays, contents)
+
+
+def _last_sample(path: str | Path, system: Contents, contents: StateArrays) -> dict[str, Floats]:
+    """Give the arrays of a state that the last sample of an output has."""
+    from mpimbs.run.result import result_of
+
+    motion = result_of(absolute_path(path)).motion
+    assert motion is not None  # which is that of the file
+    if motion.names:
+        raise InputError(
+            f"{path}: is of {len(motion.names)} copies; give the state of one, an .npz file with {contents}"
+        )
+    last = motion.segments[-1]
+    _check_order(path, system, names_of(last.system))
+    kept = [name for name in MOVING.needed if len(last.kept(name)) == system.n_bodies and len(last.t)]
+    if lost := [name for name in contents.needed if name in MOVING.needed and name not in kept]:
+        raise InputError(
+            f"{path}: has no sample with {lost[0]} of all bodies; run again with q and u among its samples"
+        )
+    return {name: last.column(name)[-1] for name in kept if name in (*contents.needed, *contents.optional)}
 
 
 def names_of(system: Contents) -> npt.NDArray[np.bytes_]:

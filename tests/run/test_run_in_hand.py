@@ -10,8 +10,20 @@ from mpi4py import MPI
 import mpimbs
 from documents import PAGES, blocks
 from mpi_helpers import parallel_assert
-from mpimbs import Checkpoints, InputError, Simulation, SimulationError, System, load, restart, simulate, system_from
-from mpimbs.run.state import read_state
+from mpimbs import (
+    Batch,
+    Checkpoints,
+    InputError,
+    Simulation,
+    SimulationError,
+    System,
+    load,
+    open_output,
+    restart,
+    simulate,
+    system_from,
+)
+from mpimbs.run.state import COORDINATES, PRESCRIBED, read_state
 from run.event_systems import floating
 from run.motions import tumbler
 from tolerances import assert_close
@@ -346,6 +358,29 @@ def test_another_run_begins_with_the_bits_of_a_state(comm: MPI.Comm, folder: Pat
                 "free_chain:4", comm, state=read_state(path, system_from("free_chain:4").contents)
             ) as other:
                 parallel_assert(np.array_equal(other.state.q, q) and np.array_equal(other.state.u, u), str(k), comm)
+
+
+def test_a_run_begins_where_another_has_ended(comm: MPI.Comm, folder: Path) -> None:
+    """An output is the state of its last sample; of copies, of other bodies, or of some bodies alone it is none."""
+    first, part, copies = (folder / name for name in ("first.h5", "part.h5", "copies.h5"))
+    simulate("free_chain:4", 0.1, comm, output=first, every=0.05)
+    with Simulation("free_chain:4", comm, state=first) as simulation:
+        q, u, *_ = simulation.state
+    with open_output(first) as file:
+        parallel_assert(np.array_equal(file["q"][-1], q) and np.array_equal(file["u"][-1], u), comm=comm)
+    system = system_from("free_chain:4").contents
+    parallel_assert(read_state(first, system, COORDINATES).tau is None, comm=comm)
+    simulate("free_chain:4", 0.1, comm, output=part, sample="q,u:root")
+    Batch("free_chain:4", comm.size, comm).simulate(0.1, output=copies)
+    for place, message in (
+        (first, "'bodies' names 4 bodies, system '.*' has 3; give a state of this model"),
+        (part, "has no sample with u of all bodies; run again with q and u among its samples"),
+        (copies, f"is of {comm.size} copies; give the state of one"),
+    ):
+        with pytest.raises(InputError, match=message):
+            simulate("free_chain:3" if place == first else "free_chain:4", 0.1, comm, state=str(place))
+    with pytest.raises(InputError, match="array 'udot' is missing"):
+        read_state(first, system, PRESCRIBED)
 
 
 def test_an_error_closes_it(comm: MPI.Comm) -> None:

@@ -31,7 +31,7 @@ _PREFIX = re.compile(r"[<\s/]([A-Za-z_][\w.-]*):[A-Za-z_]")
 FREE, KEYFRAME, INERTIA, LIMITS, ACTUATORS, CONTROLS = "free", "keyframe", "inertia", "limits", "actuators", "controls"
 FRICTION, CREEPS = "friction", 0.01  # rad/s and m/s, up to which friction is viscous
 # What may stand behind a file's name, beside `FREE`, and an example of each.
-BEHIND = {
+BEHIND_NAME = {
     KEYFRAME: "NAME", INERTIA: "repair", LIMITS: "off", ACTUATORS: "off", CONTROLS: "TABLE.csv", FRICTION: "off",
 }  # fmt: skip
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
@@ -86,7 +86,7 @@ def read_robot(
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
         asked = keyframe, inertia, limits, actuators, controls, friction
-        given: dict[str, Any] = dict(zip(BEHIND, asked, strict=True))
+        given: dict[str, Any] = dict(zip(BEHIND_NAME, asked, strict=True))
         free = _begins(place, named["more"] or "", given) or free
         keyframe, inertia, limits, actuators, controls, friction = given.values()
     with at(f"{place}: "):
@@ -130,7 +130,7 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
         elif key in given and equals:
             given[key] = value
         else:
-            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in BEHIND.items())])
+            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in BEHIND_NAME.items())])
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free
 

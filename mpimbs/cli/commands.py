@@ -60,7 +60,7 @@ def simulate_table(
     given: dict[str, Any],
 ) -> None:
     """Simulate the copies of a model that a table tells of, with the settings that were given; all ranks call."""
-    from mpimbs.dynamics.copies.members import members_of_table
+    from mpimbs.dynamics.members import members_of_table
     from mpimbs.model.examples.library import parameters_in
     from mpimbs.run.ensembles.ensemble import simulate_copies
 

@@ -56,7 +56,7 @@ def usual() -> list[tuple[str, Callable[[], None]]]:
     import numpy as np
 
     from mpimbs.dynamics.compiling import compile_at_once, compile_inverse, compile_kernels
-    from mpimbs.dynamics.copies.side_by_side import SideBySide
+    from mpimbs.dynamics.side_by_side import SideBySide
     from mpimbs.kernels.lanes import WIDTHS, native_width
     from mpimbs.model import system_from
     from mpimbs.stepping.stage_steps import compile_steps

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
 from mpimbs.coupling import Iterative
-from mpimbs.dynamics.copies.members import Members
+from mpimbs.dynamics.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.model import JOINT_TYPES, system_text

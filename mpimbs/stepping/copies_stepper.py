@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats
-from mpimbs.dynamics.copies.side_by_side import SideBySide
+from mpimbs.dynamics.side_by_side import SideBySide
 from mpimbs.stepping import march as m
 from mpimbs.stepping.crawling import NEARLY, Crawl
 from mpimbs.stepping.schemes import Accuracy

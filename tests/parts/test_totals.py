@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from mpimbs.dynamics.copies.side_by_side import SideBySide
+from mpimbs.dynamics.side_by_side import SideBySide
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System
 from mpimbs.model.text.parameter_table import table_of

@@ -14,8 +14,8 @@ import mpimbs
 from mpi_helpers import parallel_assert
 from mpimbs import Batch, Body, EnsembleResult, InputError, InterruptionError, Joint, System, simulate, system_from
 from mpimbs.cli import main
-from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.residual import EXACT
+from mpimbs.dynamics.side_by_side import SideBySide
 from mpimbs.files.sample_writer import SampleWriter
 from mpimbs.kernels.lanes import native_width
 from mpimbs.run.ensembles import in_lanes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from mpi4py import MPI
@@ -24,7 +24,6 @@ from mpimbs.coupling.augmented.augmented_equations import (
     factor_equations,
 )
 from mpimbs.coupling.augmented.condensed_ranks import Condensation, CondensedRanks
-from mpimbs.coupling.augmented.extrapolation import Extrapolation
 from mpimbs.coupling.base import Iterative, at_time
 from mpimbs.coupling.settings import Lagrangian
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros
@@ -42,6 +41,7 @@ from mpimbs.values.value import SIX
 PLAIN = 3  # iterations, before any is extrapolated
 SLOW = 0.1  # of a change, left in the next one, beyond which it is
 SMALLEST = 1e-200  # m/s^2: less is nothing
+FARTHEST = 1e6  # iterations that are skipped at the most: beyond it is rounding that they repeat
 LEAST = 1e-6  # of the acceleration that loads on a body alone would make, what is nothing beside rounding
 ROUNDING = 1e-9  # of the accelerations: changes up to this that hardly fall any more are rounding
 
@@ -399,3 +399,59 @@ def _weights(structure: Structure, mass: float, inertia: float, length: float) -
         along = scale[:, None] * motion / (motion**2).sum(axis=0)
         weight[1] = along * armature[axes] @ along.T
     return aligned(found.reshape(-1)), which
+
+
+class Extrapolation:
+    """Goes on from where two iterations lead to [Anderson 1965, of depth one]; all ranks make it together and call.
+
+    Exact where all but one part of the error are gone already, as close to a singular position, where one combination
+    of constraints is almost none, and all others are met at once.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The caller's own communicator; it must outlive this.
+    carried, weighed : sequence of arrays
+        This rank's state, an affine function of itself in each iteration: what only goes along, and that of which the
+        changes tell how far to go.
+
+    Attributes
+    ----------
+    still : bool
+        Whether progress is so slow that millions of iterations would be skipped.
+    """
+
+    def __init__(self, comm: MPI.Comm, carried: Sequence[Floats], weighed: Sequence[Floats]) -> None:
+        self._comm, self._parts = comm, [*carried, *weighed]
+        self._first = sum(part.size for part in carried)
+        self._ends = np.cumsum([part.size for part in self._parts])[:-1]
+        self._begun = self._found = self._moved = np.concatenate(self._parts)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with another solution."""
+        self._known, self.still = 0, False
+
+    def take(self, slow: bool) -> bool:
+        """Take the state after an iteration, and replace it where progress is slow; gives whether it has."""
+        found = np.concatenate(self._parts)
+        earlier, moved = self._found, found - self._begun
+        before, self._moved, self._found, self._begun = self._moved, moved, found, found
+        self._known += 1
+        if not slow or self._known < 3:
+            return False
+        turned = (moved - before)[self._first :]
+        sums = np.array([moved[self._first :] @ turned, turned @ turned])
+        if self._comm.size > 1:
+            self._comm.Allreduce(MPI.IN_PLACE, sums)
+        if not sums[1] > 0.0:
+            self.still = True
+            return False
+        share = sums[0] / sums[1]
+        if not abs(share) <= FARTHEST:
+            self.still = True
+            return False
+        self._begun = found - share * (found - earlier)
+        for part, values in zip(self._parts, np.split(self._begun, self._ends), strict=True):
+            part[:] = values
+        return True

@@ -15,8 +15,8 @@ from mpi4py import MPI
 from mpimbs.base.arguments import check_array, check_kinds, check_time, doubles
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError, SimulationError, not_copied
-from mpimbs.dynamics.copies.members import Members, Parameters, members_of_table
-from mpimbs.dynamics.copies.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
+from mpimbs.dynamics.members import Members, Parameters, members_of_table
+from mpimbs.dynamics.side_by_side import SideBySide, check_alike, facts_of, initial_states, why_apart
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import ModelLike, contents_from
 from mpimbs.model.contents import Contents

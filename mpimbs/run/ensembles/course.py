@@ -20,10 +20,10 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import HaltError, SimulationError
 from mpimbs.base.state_tree import made_again, taken_apart
-from mpimbs.dynamics.copies.members import Members
-from mpimbs.dynamics.copies.side_by_side import SideBySide, why_apart
+from mpimbs.dynamics.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
+from mpimbs.dynamics.side_by_side import SideBySide, why_apart
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
 from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputFile

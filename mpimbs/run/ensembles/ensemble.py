@@ -14,10 +14,10 @@ from mpimbs.base.arguments import array_of
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import absolute_path
-from mpimbs.dynamics.copies.members import Members
-from mpimbs.dynamics.copies.side_by_side import check_alike, facts_of
+from mpimbs.dynamics.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.resources import ranks_on_node
+from mpimbs.dynamics.side_by_side import check_alike, facts_of
 from mpimbs.files.checkpoint import Kept, restart_call
 from mpimbs.files.reading import open_output
 from mpimbs.forces.modules import add_forces

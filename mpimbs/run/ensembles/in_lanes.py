@@ -11,8 +11,8 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats
 from mpimbs.base.state_tree import made_again, taken_apart
-from mpimbs.dynamics.copies.side_by_side import SideBySide
 from mpimbs.dynamics.selection import SampleTable
+from mpimbs.dynamics.side_by_side import SideBySide
 from mpimbs.run.ensembles.in_turn import CopiesMemory
 from mpimbs.run.witness import TO_GO_ON, Seen
 from mpimbs.stepping.copies_stepper import CopiesStepper, LanesMemory

@@ -470,10 +470,7 @@ def march(plan):
             return
         if p.close != 0 and c[ACCEPTED] > before and not _close(plan):
             return
-        if c[ACCEPTED] == before:
-            if before > 0 and attempts >= c[MOST]:
-                return
-        elif (
+        if c[ACCEPTED] > before and (
             s[REACHED] >= s[TARGET]
             or attempts >= c[MOST]
             or c[EVALUATED] >= c[ENOUGH]

@@ -249,12 +249,15 @@ class RungeKutta(Integrator):
         own.told[m.FACTS - BITS :] = [asked >> bit & 1 for bit in range(BITS)]
         matrix = self._matrix
         at_once = 0 if dynamics.loops is not None and dynamics.loops.refining is not False else self._at_once
+        own.numbers[m.TARGET] = target
         if matrix is not None and self._compiled:
+            if at_once > 1 and not matrix.steps_unseen:
+                self._look_first(matrix)
             if (found := matrix.compiled) is not None:
                 own.solve_by(found)
-            at_once = 0 if found is None else min(at_once, matrix.steps_unseen)
+            looked = c[m.KNOWN] != m.NOTHING_KNOWN
+            at_once = 0 if found is None else min(at_once, matrix.steps_unseen + looked)
         if self._compiled and at_once:
-            own.numbers[m.TARGET] = target
             c[m.MOST] = min(most, at_once)
             c[m.ENOUGH] = m.UNLIMITED if self._probe is None else self._probe.evaluations_left
             acting = self._acting
@@ -275,6 +278,16 @@ class RungeKutta(Integrator):
                     rejected += self._by_stages(target)
             c[m.REJECTED] = rejected
         self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
+
+    def _look_first(self, matrix: StageMatrix) -> None:
+        """Evaluate where the next step begins, if that is not known, for the matrix to look: compiled steps go on."""
+        own = self._own
+        if own.counts[m.KNOWN] == m.NOTHING_KNOWN:
+            m.propose(own.plan)
+            self._evaluate_at(own.time, own.state, int(own.counts[m.FIRST]))
+            own.counts[m.KNOWN] = m.IN_FIRST
+            matrix.look(own.tableau.gamma * own.size)
+            self._looked, self._taken_for = True, np.nan
 
     def _quiet(self) -> AbstractContextManager[None]:
         """Have numpy say nothing of trial states that leave the range of numbers."""

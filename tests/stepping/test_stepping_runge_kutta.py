@@ -181,16 +181,19 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
 ) -> None:
     """With the same bits: of what joints have, with a function, and of lines whose tension comes to matter, one cut."""
     begun: list[int] = []
-    saw = StageMatrix.saw
+    stages: list[float] = []
+    saw, by_stages = StageMatrix.saw, RungeKutta._by_stages
     monkeypatch.setattr(StageMatrix, "saw", lambda self, count: begun.append(count) or saw(self, count))
-    called, turning = arm(), system_from("rope:12")
+    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: stages.append(t) or by_stages(self, t))
+    first, called, turning = arm(), arm(), system_from("rope:12")
     called.add_joint_force("link4", lambda t, q, u: -0.1 * u)  # on one rank alone Python has a say
     turning.add_event(
         Event(when=lambda t, motion: motion.position[0, 2] + 0.3, bodies=("link4",), cut=(turning.contents.name_of(9),))
     )
-    for system in (arm(), called, turning):
+    for system in (first, called, turning):
         given: dict[str, Any] = {"integrator": "rosenbrock4", "rtol": 1e-5, "every": 0.03, "tension": tension}
         one = simulate(system, 0.5, comm, **given)
+        assert not stages or system is not first  # also where it is seen whether tension counts
         with monkeypatch.context() as patch:
             patch.setattr(StageMatrix, "compiled", None)
             other = simulate(system, 0.5, comm, **given)

@@ -9,13 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 from numba.core import event
-from tqdm import tqdm
 
 from mpimbs.kernels.kernel_cache import cache_folder
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 KIND = "numba:compile"
 
@@ -76,11 +78,15 @@ class Stepping(Protocol):
     def step_size(self) -> float: ...
 
 
-class _Bar(tqdm):
-    """A bar whose lock is one of threads: that of processes leaves a semaphore where a pool ends its workers."""
+def _bar(**given: Any) -> tqdm[Any]:
+    """Make a bar whose lock is one of threads: that of processes leaves a semaphore where a pool ends its workers."""
+    from tqdm import tqdm  # for a terminal alone: it takes as long as a short run
 
+    class Bar(tqdm):
+        pass
 
-_Bar.set_lock(threading.RLock())
+    Bar.set_lock(threading.RLock())
+    return Bar(**given)
 
 
 class Progress:
@@ -107,7 +113,7 @@ class Progress:
         self._pause = max(JOB_SECONDS, LINE_SECONDS) if "SLURM_JOB_ID" in os.environ else LINE_SECONDS
         self._bar: tqdm[Any] | None = None
         if self._terminal:
-            self._bar = _Bar(
+            self._bar = _bar(
                 total=t_end,
                 initial=t_begin,
                 file=self._stream,

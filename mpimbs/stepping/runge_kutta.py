@@ -286,6 +286,7 @@ class RungeKutta(Integrator):
             m.propose(own.plan)
             self._evaluate_at(own.time, own.state, int(own.counts[m.FIRST]))
             own.counts[m.KNOWN] = m.IN_FIRST
+            own.counts[m.UNTIL_SEEN] -= 1  # one evaluation less until a sample is looked at
             matrix.look(own.tableau.gamma * own.size)
             self._looked, self._taken_for = True, np.nan
 

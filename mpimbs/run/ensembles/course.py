@@ -239,16 +239,14 @@ class EnsembleRun:
         with self._timed("output"):
             own, step_size = copies.take(t)
         with self._timed("waiting"):
-            self._note_failures()
-            agreed = np.array([self._store.due(1), -step_size])
-            self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+            due, step_size, _ = self._agreed(self._store.due(1), -step_size)
         with self._timed("output"):
             gone = [k - self._first for k, (when, _) in self._failed.items() if when < t]
-            mine = [k for k in gone if 0 <= k < copies.count]
-            for values in own.values():
-                values[mine] = np.nan
-            common = {"time": [t], "step_size": [-float(agreed[1])]}
-            self._store.add({name: values[None] for name, values in own.items()}, common, bool(agreed[0]))
+            if mine := [k for k in gone if 0 <= k < copies.count]:
+                for values in own.values():
+                    values[mine] = np.nan
+            common = {"time": [t], "step_size": [-step_size]}
+            self._store.add({name: values[None] for name, values in own.items()}, common, bool(due))
             self._count, self._time = self._count + 1, t
             self._remembered = self._remember()
 
@@ -259,22 +257,28 @@ class EnsembleRun:
         except (KeyboardInterrupt, SystemExit) as error:
             raise HaltError.of(error) from None
 
-    def _note_failures(self) -> None:
-        """Let all ranks know which copies have failed."""
+    def _agreed(self, *facts: float) -> list[float]:
+        """Give the largest of each fact of all ranks, and let all know which copies have failed: whether any has."""
         new = {self._first + k: found for k, found in self._copies.failed.items()}
         new = {k: found for k, found in new.items() if k not in self._failed}
-        if self._comm.allreduce(bool(new), MPI.LOR):
+        agreed = np.array([*facts, bool(new)], np.float64)
+        self._comm.Allreduce(MPI.IN_PLACE, agreed, MPI.MAX)
+        if agreed[-1]:
             for part in self._comm.allgather(new):
                 self._failed |= part
+        found: list[float] = agreed.tolist()
+        return found
 
     def _remember(self, saves: bool = False) -> EnsembleState:
         """Give the state at the sample just taken, or now where one is saved, for checkpoints; all ranks call."""
+        if self._files.place is None:
+            return EnsembleState(self._time, {"steps": 0}, {}, [], {})  # which nobody asks for
         stepper, count = self._copies, self._copies.count
         when = np.full(count, np.nan)
         for k, (t, _) in self._failed.items():
             if self._first <= k < self._last:
                 when[k - self._first] = t
-        kept = saves or (stepper.at_samples_alone and self._files.place is not None)
+        kept = saves or stepper.at_samples_alone
         told, vectors = stepper.memory() if kept else ([], {})
         flat = {name: values.ravel() for name, values in vectors.items()} | {"failed": when}
         return EnsembleState(self._time, self._totals(), dict(self._failed), told, flat)
@@ -288,7 +292,7 @@ class EnsembleRun:
         assert files.place is not None
         self._store.sync()  # its samples come first
         if not self._copies.at_samples_alone:
-            self._note_failures()
+            self._agreed()
             self._remembered = self._remember(saves=True)
         state = self._remembered
         told = [one for part in self._comm.gather(state.told) or [] for one in part]

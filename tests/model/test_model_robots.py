@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import mpimbs
 from driver_modules import driver
 from mpimbs.base.errors import InputError
 from mpimbs.closure.report import loop_report
@@ -27,6 +28,7 @@ from mpimbs.model import (
 from mpimbs.model.robots.reading import robot_in
 from mpimbs.parallel.agreement import read_once
 from mpimbs.parts.kinematics import kinematics
+from mpimbs.parts.subchain import Subchain
 from mpimbs.run.run import simulate
 from tolerances import TOLERANCE, assert_close
 
@@ -788,6 +790,23 @@ def test_the_first_link_floats_by_name(tmp_path: Path) -> None:
     assert system_from(path).nu == 1 and system_from(f"{path}:free").nu == 7
     with pytest.raises(InputError, match="is URDF, which has no keyframes"):
         read_robot(path, keyframe="home")
+
+
+@alone
+def test_the_first_link_begins_in_a_pose(arm: Path) -> None:
+    """Turned about z by a right angle, 2 m above the origin: by name or from Python, quaternions of any length."""
+    turned = (0.1, 0.2, 2.0, 2.0, 0.0, 0.0, 2.0)
+    lifted, found = read_robot(f"{arm}:free=0,0,2"), read_robot(arm, free=turned)
+    assert lifted.contents.body(0).joint.q == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0)
+    assert system_text(found) == system_text(read_robot(f"{arm}:free={','.join(map(str, turned))}"))
+    assert system_text(found) == system_text(mpimbs.read(arm, free=np.array(turned)))
+    part = Subchain(found.contents)
+    _, rotation, position, *_ = kinematics(part, part.q)
+    assert_close("position", position[0], np.array(turned[:3]), "imported")
+    assert_close("x axis", rotation[0][:, 0], np.array([0.0, 1.0, 0.0]), "imported")
+    for bad in ("1,2", "a,b,c", "0,0,nan", "0,0,1,0,0,0,0"):
+        with pytest.raises(InputError, match="free: give where the first link begins"):
+            read_robot(f"{arm}:free={bad}")
 
 
 @alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -35,6 +36,7 @@ BEHIND_NAME = {
     KEYFRAME: "NAME", INERTIA: "repair", LIMITS: "off", ACTUATORS: "off", CONTROLS: "TABLE.csv", FRICTION: "off",
 }  # fmt: skip
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
+Free = bool | str | Sequence[float]
 
 
 def is_robot(path: str | os.PathLike[str]) -> bool:
@@ -44,7 +46,7 @@ def is_robot(path: str | os.PathLike[str]) -> bool:
 
 def read_robot(
     path: str | os.PathLike[str],
-    free: bool = False,
+    free: Free = False,
     keyframe: str = "",
     inertia: str = "",
     limits: str = "",
@@ -57,10 +59,12 @@ def read_robot(
     Parameters
     ----------
     path : path
-        Behind its name may stand the others: "arm.urdf:free", "dog.xml:keyframe=home", "arm.urdf:inertia=repair",
-        "arm.urdf:limits=off", "arm.urdf:friction=off", "dog.xml:actuators=off", "dog.xml:controls=walk.csv".
-    free : bool
-        The first link of a URDF file floats; else it is fixed to the world. MJCF files say so themselves.
+        Behind its name may stand the others: "go2.urdf:free", "go2.urdf:free=0,0,0.4", "dog.xml:keyframe=home",
+        "arm.urdf:inertia=repair", "arm.urdf:limits=off", "arm.urdf:friction=off", "dog.xml:actuators=off",
+        "dog.xml:controls=walk.csv".
+    free : bool or sequence of float
+        The first link of a URDF file floats, and begins where the world is, or at x y z (m), turned by a quaternion
+        w x y z if that follows; else it is fixed to the world. MJCF files say so themselves.
     keyframe : str
         Of an MJCF file, the one whose coordinates and speeds its joints begin with.
     inertia : {"keep", "repair", "refuse"}
@@ -87,7 +91,8 @@ def read_robot(
         place = Path(named["file"])
         asked = keyframe, inertia, limits, actuators, controls, friction
         given: dict[str, Any] = dict(zip(BEHIND_NAME, asked, strict=True))
-        free = _begins(place, named["more"] or "", given) or free
+        begins = _begins(place, named["more"] or "", given)
+        free = free if begins is False else begins
         keyframe, inertia, limits, actuators, controls, friction = given.values()
     with at(f"{place}: "):
         for what, value, known in (
@@ -101,7 +106,7 @@ def read_robot(
         robot.friction_speed = _speed(friction)
         system = assembled(robot, controls)
         if not system.n_bodies:
-            raise InputError(_why_nothing(robot, free))
+            raise InputError(_why_nothing(robot, free is not False))
         validate(system.contents)
     system.contents.left_out = tuple(lines_left_out(robot))
     return system
@@ -120,19 +125,35 @@ def _speed(friction: str | float) -> float:
     return found
 
 
-def _begins(place: Path, more: str, given: dict[str, Any]) -> bool:
-    """Read what stands behind a file's name into what is given; say whether the robot is free."""
-    free = False
+def _begins(place: Path, more: str, given: dict[str, Any]) -> Free:
+    """Read what stands behind a file's name into what is given; say whether the robot is free, and where it begins."""
+    free: Free = False
     for item in filter(None, more.split(":")):
         key, equals, value = item.partition("=")
-        if item == FREE:
-            free = True
+        if key == FREE:
+            free = value if equals else True
         elif key in given and equals:
             given[key] = value
         else:
-            known = ", ".join([f"`{FREE}`", *(f"`{key}={value}`" for key, value in BEHIND_NAME.items())])
+            known = ", ".join(
+                [f"`{FREE}`, `{FREE}=X,Y,Z`", *(f"`{key}={value}`" for key, value in BEHIND_NAME.items())]
+            )
             raise InputError(f"{place}: {item!r} behind the name of a robot's file is none of {known}")
     return free
+
+
+def _root(free: Free) -> RobotJoint:
+    """The joint of a first link that floats."""
+    if free is True:
+        return RobotJoint("root", "free")
+    try:
+        numbers = [float(part) for part in (free.split(",") if isinstance(free, str) else np.ravel(free))]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) not in (3, 7) or not np.isfinite(numbers).all() or (len(numbers) == 7 and not any(numbers[3:])):
+        raise InputError(f"free: give where the first link begins, x,y,z (m) or x,y,z,qw,qx,qy,qz, got {free!r}")
+    turn = np.array(numbers[3:] or (1.0, 0.0, 0.0, 0.0))
+    return RobotJoint("root", "free", q=(*(turn / np.linalg.norm(turn)).tolist(), *numbers[:3]))
 
 
 def _why_nothing(robot: Robot, free: bool) -> str:
@@ -182,7 +203,7 @@ def _parsed(data: bytes) -> tuple[ElementTree.Element, list[str]]:
         raise InputError(f"is not valid XML: {wrong}; correct or complete the file there") from None
 
 
-def robot_in(path: Path, free: bool = False, keyframe: str = "") -> Robot:
+def robot_in(path: Path, free: Free = False, keyframe: str = "") -> Robot:
     """Read what a URDF or MJCF file describes; the arguments are those of `read_robot`, errors don't name the file."""
     note_input(path)
     try:
@@ -197,19 +218,20 @@ def robot_in(path: Path, free: bool = False, keyframe: str = "") -> Robot:
     return robot
 
 
-def _robot_of(path: Path, root: ElementTree.Element, free: bool, keyframe: str) -> Robot:
+def _robot_of(path: Path, root: ElementTree.Element, free: Free, keyframe: str) -> Robot:
+    given = free is not False
     if root.tag == "robot":
         if keyframe:
             raise InputError("is URDF, which has no keyframes: leave it out")
         _refuse_xacro(path, root)
         robot = read_urdf(path, root)
-        if free:
-            robot.links[0].joints = [RobotJoint("root", "free")]
+        if given:
+            robot.links[0].joints = [_root(free)]
         return robot
     if root.tag == "sdf":
         raise InputError("is SDF, which is not read: convert it to URDF or MJCF first")
     if root.tag != "mujoco":
         raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
-    if free:
+    if given:
         raise InputError("is MJCF, which says itself what is free: give a body a <freejoint/>")
     return read_mjcf(path, keyframe)

@@ -130,7 +130,9 @@ def _last_sample(path: str | Path, system: Contents, contents: StateArrays) -> d
         raise InputError(
             f"{path}: is of {len(motion.names)} copies; give the state of one, an .npz file with {contents}"
         )
-    last = motion.segments[-1]
+    *before, last = motion.segments
+    if before:
+        raise InputError(f"{path}: at its end other joints hold than in a model; give an .npz file with {contents}")
     _check_order(path, system, names_of(last.system))
     kept = [name for name in MOVING.needed if len(last.kept(name)) == system.n_bodies and len(last.t)]
     if lost := [name for name in contents.needed if name in MOVING.needed and name not in kept]:

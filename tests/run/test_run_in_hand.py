@@ -13,6 +13,7 @@ from mpi_helpers import parallel_assert
 from mpimbs import (
     Batch,
     Checkpoints,
+    Event,
     InputError,
     Simulation,
     SimulationError,
@@ -362,7 +363,7 @@ def test_another_run_begins_with_the_bits_of_a_state(comm: MPI.Comm, folder: Pat
 
 def test_a_run_begins_where_another_has_ended(comm: MPI.Comm, folder: Path) -> None:
     """An output is the state of its last sample; of copies, of other bodies, or of some bodies alone it is none."""
-    first, part, copies = (folder / name for name in ("first.h5", "part.h5", "copies.h5"))
+    first, part, copies, cut = (folder / name for name in ("first.h5", "part.h5", "copies.h5", "cut.h5"))
     simulate("free_chain:4", 0.1, comm, output=first, every=0.05)
     with Simulation("free_chain:4", comm, state=first) as simulation:
         q, u, *_ = simulation.state
@@ -372,10 +373,14 @@ def test_a_run_begins_where_another_has_ended(comm: MPI.Comm, folder: Path) -> N
     parallel_assert(read_state(first, system, COORDINATES).tau is None, comm=comm)
     simulate("free_chain:4", 0.1, comm, output=part, sample="q,u:root")
     Batch("free_chain:4", comm.size, comm).simulate(0.1, output=copies)
+    changing = system_from("free_chain:4")
+    changing.add_event(Event(time=0.05, cut=("x_link2",)))
+    simulate(changing, 0.1, comm, output=cut)
     for place, message in (
         (first, "'bodies' names 4 bodies, system '.*' has 3; give a state of this model"),
         (part, "has no sample with u of all bodies; run again with q and u among its samples"),
         (copies, f"is of {comm.size} copies; give the state of one"),
+        (cut, "at its end other joints hold than in a model"),
     ):
         with pytest.raises(InputError, match=message):
             simulate("free_chain:3" if place == first else "free_chain:4", 0.1, comm, state=str(place))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from mpimbs.base.settings import takes
+from mpimbs.files.motion import Sampled
 from mpimbs.model import ModelLike
 from mpimbs.parallel.agreement import communicator
 from mpimbs.run.progress import compilation_told
@@ -33,7 +34,7 @@ def simulate(
     progress: bool = False,
     checkpoints: Checkpoints | None = None,
     signals: bool = False,
-    state: tuple[npt.ArrayLike | None, ...] | str | Path | None = None,
+    state: tuple[npt.ArrayLike | None, ...] | str | Path | Sampled | None = None,
     settings: SimulationSettings | None = None,
     **given: Any,
 ) -> Result:
@@ -56,9 +57,9 @@ def simulate(
     signals : bool
         Write a checkpoint at SIGUSR1, and one before the end at SIGTERM, SIGINT and SIGUSR2, whichever rank gets it;
         from the main thread. Handlers are those of before at the end.
-    state : (q, u) or path, optional
+    state : (q, u), path, or what `load` gives, optional
         Coordinates and speeds of the whole system to begin with, the same on every rank, in the model's order; or a
-        file that has them, or the output of a run, whose last sample is meant; those of the model by default.
+        file that has them; or a run, or its output, of which the last sample is meant; those of the model by default.
     settings : SimulationSettings, optional
         All of them at once.
     **given

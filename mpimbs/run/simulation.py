@@ -23,6 +23,7 @@ from mpimbs.base.settings import takes
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import CALLED, PER_BODY
 from mpimbs.files.checkpoint import Kept
+from mpimbs.files.motion import Sampled
 from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
@@ -31,7 +32,7 @@ from mpimbs.run.keeper import Signals
 from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
-from mpimbs.run.state import MOVING, State, checked_state, read_state, state_given
+from mpimbs.run.state import MOVING, State, checked_state, last_state, read_state, state_given
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.settings import NEVER, Checkpoints, SimulationSettings
 
@@ -74,7 +75,7 @@ class Simulation:
         output: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
         signals: bool = False,
-        state: tuple[npt.ArrayLike | None, ...] | str | Path | None = None,
+        state: tuple[npt.ArrayLike | None, ...] | str | Path | Sampled | None = None,
         settings: SimulationSettings | None = None,
         **given: Any,
     ) -> None:
@@ -377,10 +378,12 @@ class Simulation:
         return "" if self._settings.t_end is None else f" of t_end = {self._settings.t_end:g} s"
 
 
-def _checked(system: Contents, state: tuple[npt.ArrayLike | None, ...] | str | Path | None) -> State | None:
+def _checked(system: Contents, state: tuple[npt.ArrayLike | None, ...] | str | Path | Sampled | None) -> State | None:
     """A state that a caller gives, checked."""
     if state is None:
         return None
+    if isinstance(state, Sampled):
+        return last_state(state, system)
     if isinstance(state, str | PathLike):
         return read_state(Path(state), system, MOVING)
     q, u = state_given(state)

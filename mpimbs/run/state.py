@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.text.parameter_table import UNREADABLE
 from mpimbs.model.text.table import ROUND_OFF
 from mpimbs.parts.subchain import Subchain
+
+if TYPE_CHECKING:
+    from mpimbs.files.motion import Sampled
 
 LARGEST = 1e15  # of speeds (rad/s, m/s): beyond, a second later no angle has a digit that means anything
 IN_ORDER = "bodies"  # names, in a state file
@@ -103,7 +106,9 @@ def read_state(path: str | Path, system: Contents, contents: StateArrays = WITH_
     """
     note_input(path)
     if Path(path).suffix.lower() in OUTPUTS:
-        return checked_state(path, system, _last_sample(path, system, contents), contents)
+        from mpimbs.run.result import result_of
+
+        return last_state(result_of(absolute_path(path)), system, contents, path)
     try:
         file = np.load(path, allow_pickle=False)
         single = not isinstance(file, np.lib.npyio.NpzFile)
@@ -120,26 +125,31 @@ def read_state(path: str | Path, system: Contents, contents: StateArrays = WITH_
     return checked_state(path, system, arrays, contents)
 
 
-def _last_sample(path: str | Path, system: Contents, contents: StateArrays) -> dict[str, Floats]:
-    """Give the arrays of a state that the last sample of an output has."""
-    from mpimbs.run.result import result_of
+def last_state(motion: Sampled, system: Contents, contents: StateArrays = MOVING, where: str | Path = "") -> State:
+    """Give the state of the last sample of a run, for a system of the same bodies; messages say `where` it stands.
 
-    motion = result_of(absolute_path(path)).motion
-    assert motion is not None  # which is that of the file
-    if motion.names:
+    Raises
+    ------
+    InputError
+        As `read_state`; or the motion is on another rank.
+    """
+    there = motion.there
+    where = where or f"the run {there.where}"
+    if there.names:
         raise InputError(
-            f"{path}: is of {len(motion.names)} copies; give the state of one, an .npz file with {contents}"
+            f"{where}: is of {len(there.names)} copies; give the state of one, an .npz file with {contents}"
         )
-    *before, last = motion.segments
+    *before, last = there.segments
     if before:
-        raise InputError(f"{path}: at its end other joints hold than in a model; give an .npz file with {contents}")
-    _check_order(path, system, names_of(last.system))
+        raise InputError(f"{where}: at its end other joints hold than in a model; give an .npz file with {contents}")
+    _check_order(where, system, names_of(last.system))
     kept = [name for name in MOVING.needed if len(last.kept(name)) == system.n_bodies and len(last.t)]
     if lost := [name for name in contents.needed if name in MOVING.needed and name not in kept]:
         raise InputError(
-            f"{path}: has no sample with {lost[0]} of all bodies; run again with q and u among its samples"
+            f"{where}: has no sample with {lost[0]} of all bodies; run again with q and u among its samples"
         )
-    return {name: last.column(name)[-1] for name in kept if name in (*contents.needed, *contents.optional)}
+    known = (*contents.needed, *contents.optional)
+    return checked_state(where, system, {name: last.column(name)[-1] for name in kept if name in known}, contents)
 
 
 def names_of(system: Contents) -> npt.NDArray[np.bytes_]:

@@ -369,6 +369,8 @@ def test_a_run_begins_where_another_has_ended(comm: MPI.Comm, folder: Path) -> N
         q, u, *_ = simulation.state
     with open_output(first) as file:
         parallel_assert(np.array_equal(file["q"][-1], q) and np.array_equal(file["u"][-1], u), comm=comm)
+    with Simulation("free_chain:4", comm, state=load(first)) as simulation:
+        parallel_assert(np.array_equal(simulation.state.q, q) and np.array_equal(simulation.state.u, u), comm=comm)
     system = system_from("free_chain:4").contents
     parallel_assert(read_state(first, system, COORDINATES).tau is None, comm=comm)
     simulate("free_chain:4", 0.1, comm, output=part, sample="q,u:root")

@@ -111,44 +111,30 @@ def worded(message: str, command: click.Command) -> str:
     options = {option.name: option.opts[0] for option in shown}
 
     def reword(found: re.Match[str]) -> str:
-        try:
-            (said,) = ast.parse(found[1]).body
-            return _WORDS[type(said)](said, options)
-        except (SyntaxError, ValueError, KeyError, AttributeError, IndexError):
-            return found[0]
+        if found[1].startswith("mpimbs.restart("):
+            return _restart(found[1]) or found[0]
+        name, _, value = found[1].partition("=")
+        option = options.get(known := _OPTIONS.get(name, name)) or options.get(f"{known}s")  # of some several are taken
+        if name in _PATHS and "coupling" in options:
+            option = f"--coupling {_PATHS[name]}"
+        if option is None or value in ("", "True"):
+            return option or found[0]
+        return f"{option}{'=' if ' ' in option else ' '}{value.strip(chr(39))}"
 
     return re.sub("`([^`]*)`", reword, message)
 
 
-def _option(name: ast.expr, options: dict[str, str]) -> str:
-    """`every`, `checkpoints.path`."""
-    said = ast.unparse(name)
-    if said in _PATHS and "coupling" in options:
-        return f"--coupling {_PATHS[said]}"
-    known = _OPTIONS.get(said, said)
-    return options[known if known in options else f"{known}s"]  # of commands that take several
-
-
-def _setting(said: ast.Assign, options: dict[str, str]) -> str:
-    """`force=True`, `coupling='dcae'`."""
-    option, value = _option(said.targets[0], options), ast.unparse(said.value)
-    return option if value == "True" else f"{option}{'=' if ' ' in option else ' '}{value.strip(chr(39))}"
-
-
-def _expression(said: ast.Expr, options: dict[str, str]) -> str:
-    """A name of a setting, or `mpimbs.restart('out.checkpoint.h5', comm, forces=['water:add'])`."""
-    if not isinstance(said.value, ast.Call):
-        return _option(said.value, options)
-    if ast.unparse(said.value.func) != "mpimbs.restart" or any(key.arg == "system" for key in said.value.keywords):
-        raise KeyError
-    words = ["mpimbs", "restart", ast.literal_eval(said.value.args[0])]
-    for keyword in said.value.keywords:
-        for given in ast.literal_eval(keyword.value):
-            words += ["--forces", given]
-    return shlex.join(words)
-
-
-_WORDS: dict[type[ast.stmt], Callable[..., str]] = {ast.Assign: _setting, ast.Expr: _expression}
+def _restart(said: str) -> str | None:
+    """The command for `mpimbs.restart('out.checkpoint.h5', comm, forces=['water:add'])`, where one does as much."""
+    try:
+        call = ast.parse(said, mode="eval").body
+    except SyntaxError:  # of a path with a backtick in it
+        return None
+    if not isinstance(call, ast.Call) or any(key.arg != "forces" for key in call.keywords):
+        return None
+    forces = [given for key in call.keywords for given in ast.literal_eval(key.value)]
+    words = (word for given in forces for word in ("--forces", given))
+    return shlex.join(["mpimbs", "restart", ast.literal_eval(call.args[0]), *words])
 
 
 class Stream:

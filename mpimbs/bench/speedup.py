@@ -29,7 +29,7 @@ from mpimbs.plots.tables import host
 
 
 def scaled(system: Contents, bodies: int) -> Contents:
-    """Give a chain of the same kind with about so many bodies: its longest repetition comes as often as that takes.
+    """Give a chain of the same kind with about so many bodies: all of its repetitions come in proportion.
 
     Functions of time or state and wrenches given by `System.add_wrench` are left out.
 
@@ -53,14 +53,16 @@ def scaled(system: Contents, bodies: int) -> Contents:
     if system.springs or system.loads.tendons:
         what = "springs" if system.springs else "tendons"
         raise InputError(f"system '{system.name}' has no other lengths: its {what} name bodies; leave them out")
-    count = max(1, round((bodies - system.n_bodies + longest.size) / len(longest.bodies)))
+    share = bodies / system.n_bodies
+    counts = [max(1, round(segment.count * share)) if segment.count > 1 else 1 for segment in segments]
+    others = sum(len(segment.bodies) * count for segment, count in zip(segments, counts, strict=True))
+    others -= len(longest.bodies) * counts[segments.index(longest)]
+    counts[segments.index(longest)] = max(1, round((bodies - others) / len(longest.bodies)))
     made = System(f"{system.name}, scaled to {bodies}", system.gravity)
-    for segment in segments:
+    for segment, count in zip(segments, counts, strict=True):
         first = _on_the_last(segment.bodies[0])
-        if segment is longest:
+        if segment.numbered:
             made.repeat(count, _named(first), *(_named(body) for body in segment.bodies[1:]))
-        elif segment.numbered:
-            made.repeat(segment.count, first, *segment.bodies[1:])
         else:
             made.add(first)
     return made.contents
@@ -189,6 +191,7 @@ def measure_plan(
     rows: list[Row] = []
     notes: list[str] = []
     known: dict[tuple[str, int, int], Row] = {}
+    there: set[tuple[str, str, int, int]] = set()
     chains = {system.n_bodies: system}
     for number, (study, coupling, ranks, bodies) in enumerate(points):
         tell(number, len(points), f"{coupling} on {ranks} of {study}, {bodies} bodies")
@@ -202,6 +205,9 @@ def measure_plan(
                 notes.append(f"{coupling} on {ranks} ranks, {bodies} bodies: {refused}")
                 continue
             known[key] = row
+        if (study, *key) in there:  # of a chain that is no shorter
+            continue
+        there.add((study, *key))
         rows.append({"study": study, "predicted": False, "oversubscribed": ranks > cores, **known[key]})
     return rows, list(dict.fromkeys(notes))
 

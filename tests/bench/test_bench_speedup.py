@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.bench.cost_fit import ButterflyModel
-from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks, scaled
+from mpimbs.bench.speedup import Plan, cores_of, default_couplings, default_ranks, measure_plan, scaled
 from mpimbs.bench.study import predictor, study, study_lines
 from mpimbs.bench.verdict import add_speedups, advice, choose_coupling, fits
 from mpimbs.model import Joint, System, system_from
@@ -42,6 +42,20 @@ def test_a_chain_of_another_length(bodies: int, made: int) -> None:
     types = system.contents.joint_patterns(0, 3)
     assert list(other.joint_patterns(0, made)) == [types[0], *np.tile(types[1:], made // 2)]
     validate(other)
+
+
+@pytest.mark.parametrize("bodies", [32, 64, 1024])
+def test_a_chain_of_several_repetitions(bodies: int) -> None:
+    """Links that begin otherwise are a repetition of their own: each keeps its share."""
+    other = scaled(system_from("chain:256").contents, bodies)
+    assert [segment.count for segment in other.segments] == [1, 3 * bodies // 4 - 1, bodies // 4]
+    validate(other)
+
+
+def test_no_point_is_told_twice(comm: MPI.Comm) -> None:
+    """Of a chain that can't be as short as the study asks."""
+    rows, _ = measure_plan(system_from("chain:3").contents, Plan(("dcae",), (1,), ("size",), 1e-3), comm)
+    assert [row["n"] for row in rows] == [3, 6, 12]
 
 
 def test_points_of_a_plan() -> None:

@@ -100,7 +100,7 @@ def export_command(
 @click.option("--live", is_flag=True, help="Show the newest sample of a run that goes on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, help="Where the browser finds it; else the next.")
 @click.option("--host", default="localhost", help="Who may look: 0.0.0.0 stands for all machines.")
-@click.option("--film", type=Path, help="Write a .gif or .mp4 file instead, without a browser.")
+@click.option("-o", "--film", type=Path, help="Write a .gif or .mp4 file instead, without a browser.")
 @click.option("--speed", type=float, default=1.0, help="Simulated seconds in a second of the film.")
 @click.option("--rate", type=float, default=25.0, help="Pictures in a second of the film.")
 @click.option("--size", default="640x480", help="Of the film, in dots.")

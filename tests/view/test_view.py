@@ -149,7 +149,7 @@ def test_a_film_in_mp4(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--film x.avi", "x.avi: a film is a .gif or .mp4 file"),
+        ("-o x.avi", "x.avi: a film is a .gif or .mp4 file"),
         ("--film x.gif --size big", "--size big: give width and height in dots"),
         ("--film x.gif --follow lnk4", "unknown body 'lnk4'; did you mean 'link4'"),
         ("--film x.gif --speed 0", "give a positive speed"),

@@ -296,7 +296,7 @@ def _checkpoint(path: Path) -> Iterator[h5py.File]:
     with open_hdf5(path) as file:
         kind = file.attrs.get("format", "")
         if kind != FORMAT:
-            raise InputError(f"{path}: {_what_else(str(kind))}")
+            raise InputError(f"{path}: {_what_else(str(kind), file.attrs.get('status'))}")
         yield file
 
 
@@ -313,8 +313,10 @@ def _digests(data: h5py.Dataset, counts: list[int]) -> Iterator[bytes]:
         raise ValueError("a vector has another length than its header says")
 
 
-def _what_else(kind: str) -> str:
+def _what_else(kind: str, status: object) -> str:
     if kind in (OUTPUT_FORMAT, ENSEMBLE_FORMAT):
+        if status == "complete":
+            return "is the output of a run that is complete: nothing is left to do"
         return "is the output of a run, and no checkpoint stands beside it; give the file that the run has named"
     if kind.startswith(_KIND):
         return f"has the format '{kind}', and this version reads '{FORMAT}'; use the version that wrote it"

@@ -447,11 +447,11 @@ class Motion(Sampled):
         if copy is None:
             if self.names:
                 raise InputError(
-                    f"{self.where} is an ensemble ({len(self.names)} copies), and one is needed: choose it by `copy`"
+                    f"the motion {self.where} is of {len(self.names)} copies, and one is needed: choose it by `copy`"
                 )
             return self
         if not self.names:
-            raise InputError(f"{self.where} is the motion of a run, not of an ensemble; leave `copy` out")
+            raise InputError(f"the motion {self.where} is of a run, not of an ensemble; leave `copy` out")
         return self.copy(copy)
 
 

@@ -145,7 +145,7 @@ def test_a_run_that_can_not_begin_leaves_all_that_there_was(
     if comm.rank == 0:
         (folder / "out.checkpoint.h5").unlink()
     comm.Barrier()
-    with pytest.raises(InputError, match=r"out\.h5: is the output of a run, and no checkpoint stands beside it"):
+    with pytest.raises(InputError, match=r"out\.h5: is the output of a run that is complete: nothing is left to do"):
         restart(output, comm)
 
 

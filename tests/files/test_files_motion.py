@@ -76,9 +76,9 @@ def test_arrays_of_copies(tmp_path: Path) -> None:
         assert np.array_equal(pose_numbers(moving.rotation, moving.position), result.poses[:, 1])
         with pytest.raises(InputError, match="there is no copy 2: give one from 0 to 1"):
             result[2]
-        with pytest.raises(InputError, match=r"is an ensemble \(2 copies\), and one is needed"):
+        with pytest.raises(InputError, match="is of 2 copies, and one is needed"):
             result.there.one()
-    with pytest.raises(InputError, match="is the motion of a run, not of an ensemble"):
+    with pytest.raises(InputError, match="is of a run, not of an ensemble"):
         simulate("chain:3", 0.1).there.one("0")
 
 

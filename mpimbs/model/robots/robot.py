@@ -60,6 +60,8 @@ def matrix_of(quaternion: tuple[float, ...] | Floats) -> Floats:
 
 def quaternion_of(pose: Pose) -> Floats:
     """The rotation of a pose as a quaternion w x y z."""
+    if (pose.rotation == HERE.rotation).all():  # as most are: robots have thousands
+        return np.array([1.0, 0.0, 0.0, 0.0])
     from scipy.spatial.transform import Rotation
 
     found = Rotation.from_matrix(pose.rotation).as_quat()[[3, 0, 1, 2]]
@@ -105,6 +107,8 @@ class RobotJoint:
 
     def moved(self, distance: float) -> Pose:
         """How far a hinge or slide moves what is on it, by a part of its coordinate (rad, m), from its anchor."""
+        if not distance:
+            return HERE
         from scipy.spatial.transform import Rotation
 
         if self.kind == "hinge":

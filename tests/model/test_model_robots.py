@@ -804,9 +804,13 @@ def test_the_first_link_begins_in_a_pose(arm: Path) -> None:
     _, rotation, position, *_ = kinematics(part, part.q)
     assert_close("position", position[0], np.array(turned[:3]), "imported")
     assert_close("x axis", rotation[0][:, 0], np.array([0.0, 1.0, 0.0]), "imported")
-    for bad in ("1,2", "a,b,c", "0,0,nan", "0,0,1,0,0,0,0"):
+    assert mpimbs.read("chain:3", free=np.False_).contents.n_bodies == 3
+    for bad in ("", "1", "1,2", "a,b,c", "0,0,nan", "0,0,1,0,0,0,0"):
         with pytest.raises(InputError, match="free: give where the first link begins"):
             read_robot(f"{arm}:free={bad}")
+        if bad:
+            with pytest.raises(InputError, match="free: give where the first link begins"):
+                read_robot(arm, free=bad)
 
 
 @alone

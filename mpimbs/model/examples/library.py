@@ -29,7 +29,7 @@ from mpimbs.model.examples.mechanisms import (
 )
 from mpimbs.model.joint import Joint
 from mpimbs.model.order.order import Order
-from mpimbs.model.robots.reading import Free, is_robot, read_robot
+from mpimbs.model.robots.reading import Free, floats, is_robot, read_robot
 from mpimbs.model.robots.robot import Controls
 from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.files import parameters_of, read_system
@@ -303,7 +303,7 @@ def read(
         See `system_from` and `read_robot`; or what is for robots is given for another model.
     """
     given = (free, keyframe, inertia, limits, actuators, controls, friction)
-    if free is False and not any(given[1:]):
+    if not (floats(free) or any(given[1:])):
         return system_from(model, parameters)
     if not is_robot(model):
         told = "`free`, `keyframe`, `inertia`, `limits`, `actuators`, `controls`, `friction` are for robots' files"

@@ -36,7 +36,7 @@ BEHIND_NAME = {
     KEYFRAME: "NAME", INERTIA: "repair", LIMITS: "off", ACTUATORS: "off", CONTROLS: "TABLE.csv", FRICTION: "off",
 }  # fmt: skip
 INERTIAS, SWITCH = ("keep", "repair", "refuse"), ("on", "off")
-Free = bool | str | Sequence[float]
+Free = bool | Sequence[Any]
 
 
 def is_robot(path: str | os.PathLike[str]) -> bool:
@@ -91,8 +91,7 @@ def read_robot(
         place = Path(named["file"])
         asked = keyframe, inertia, limits, actuators, controls, friction
         given: dict[str, Any] = dict(zip(BEHIND_NAME, asked, strict=True))
-        begins = _begins(place, named["more"] or "", given)
-        free = free if begins is False else begins
+        free = _begins(place, named["more"] or "", given) or free
         keyframe, inertia, limits, actuators, controls, friction = given.values()
     with at(f"{place}: "):
         for what, value, known in (
@@ -106,7 +105,7 @@ def read_robot(
         robot.friction_speed = _speed(friction)
         system = assembled(robot, controls)
         if not system.n_bodies:
-            raise InputError(_why_nothing(robot, free is not False))
+            raise InputError(_why_nothing(robot, floats(free)))
         validate(system.contents)
     system.contents.left_out = tuple(lines_left_out(robot))
     return system
@@ -131,7 +130,7 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> Free:
     for item in filter(None, more.split(":")):
         key, equals, value = item.partition("=")
         if key == FREE:
-            free = value if equals else True
+            free = value.split(",") if equals else True
         elif key in given and equals:
             given[key] = value
         else:
@@ -142,16 +141,23 @@ def _begins(place: Path, more: str, given: dict[str, Any]) -> Free:
     return free
 
 
+def floats(free: Free) -> bool:
+    """Whether a first link floats."""
+    return bool(np.size(free) > 1 or free)
+
+
 def _root(free: Free) -> RobotJoint:
     """The joint of a first link that floats."""
-    if free is True:
+    if isinstance(free, bool | np.bool_):
         return RobotJoint("root", "free")
     try:
-        numbers = [float(part) for part in (free.split(",") if isinstance(free, str) else np.ravel(free))]
+        numbers = list(map(float, np.ravel(free)))
     except (TypeError, ValueError):
         numbers = []
     if len(numbers) not in (3, 7) or not np.isfinite(numbers).all() or (len(numbers) == 7 and not any(numbers[3:])):
-        raise InputError(f"free: give where the first link begins, x,y,z (m) or x,y,z,qw,qx,qy,qz, got {free!r}")
+        raise InputError(
+            f"free: give where the first link begins, x,y,z (m) or x,y,z,qw,qx,qy,qz, got {np.ravel(free).tolist()}"
+        )
     turn = np.array(numbers[3:] or (1.0, 0.0, 0.0, 0.0))
     return RobotJoint("root", "free", q=(*(turn / np.linalg.norm(turn)).tolist(), *numbers[:3]))
 
@@ -219,19 +225,18 @@ def robot_in(path: Path, free: Free = False, keyframe: str = "") -> Robot:
 
 
 def _robot_of(path: Path, root: ElementTree.Element, free: Free, keyframe: str) -> Robot:
-    given = free is not False
     if root.tag == "robot":
         if keyframe:
             raise InputError("is URDF, which has no keyframes: leave it out")
         _refuse_xacro(path, root)
         robot = read_urdf(path, root)
-        if given:
+        if floats(free):
             robot.links[0].joints = [_root(free)]
         return robot
     if root.tag == "sdf":
         raise InputError("is SDF, which is not read: convert it to URDF or MJCF first")
     if root.tag != "mujoco":
         raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
-    if given:
+    if floats(free):
         raise InputError("is MJCF, which says itself what is free: give a body a <freejoint/>")
     return read_mjcf(path, keyframe)

@@ -252,7 +252,7 @@ class RungeKutta(Integrator):
         own.numbers[m.TARGET] = target
         if matrix is not None and self._compiled:
             if at_once > 1 and not matrix.steps_unseen:
-                self._look_first(matrix)
+                self._look_first()
             if (found := matrix.compiled) is not None:
                 own.solve_by(found)
             looked = c[m.KNOWN] != m.NOTHING_KNOWN
@@ -279,16 +279,20 @@ class RungeKutta(Integrator):
             c[m.REJECTED] = rejected
         self.requests = sum(1 << bit for bit, heard in enumerate(own.heard[m.FACTS - BITS :].tolist()) if heard)
 
-    def _look_first(self, matrix: StageMatrix) -> None:
+    def _look_first(self) -> None:
         """Evaluate where the next step begins, if that is not known, for the matrix to look: compiled steps go on."""
-        own = self._own
-        if own.counts[m.KNOWN] == m.NOTHING_KNOWN:
-            m.propose(own.plan)
-            self._evaluate_at(own.time, own.state, int(own.counts[m.FIRST]))
-            own.counts[m.KNOWN] = m.IN_FIRST
-            own.counts[m.UNTIL_SEEN] -= 1  # one evaluation less until a sample is looked at
-            matrix.look(own.tableau.gamma * own.size)
+        if self._own.find_first(self._evaluate_at):
+            self._own.counts[m.UNTIL_SEEN] -= 1  # one evaluation less until a sample is looked at
+            self._look()
+
+    def _look(self) -> float:
+        """Have the matrix look where the step begins, if it has not yet; gives gamma h (s)."""
+        step, matrix = self._own.tableau.gamma * self._own.size, self._matrix
+        assert matrix is not None
+        if not self._looked:
+            matrix.look(step)
             self._looked, self._taken_for = True, np.nan
+        return step
 
     def _quiet(self) -> AbstractContextManager[None]:
         """Have numpy say nothing of trial states that leave the range of numbers."""
@@ -321,10 +325,7 @@ class RungeKutta(Integrator):
         """Write gamma (1 - gamma h J)^-1 r, with J where the step begins."""
         own, matrix = self._own, self._matrix
         assert matrix is not None
-        step = own.tableau.gamma * own.size
-        if not self._looked:
-            matrix.look(step)
-            self._looked, self._taken_for = True, np.nan
+        step = self._look()
         if step != self._taken_for:
             matrix.at(own.state[1], own.state[2], step, self.grip, self.anchors)
             self._taken_for = step

@@ -222,11 +222,7 @@ class StageSteps:
         """
         s, c, tableau = self.numbers, self.counts, self.tableau
         s[m.TARGET], c[m.ACCEPTED :] = target, 0
-        m.propose(self.plan)
-        began, size = self.time, self.size
-        if c[m.KNOWN] == m.NOTHING_KNOWN:
-            evaluate(began, self.state, int(c[m.FIRST]))
-            c[m.KNOWN] = m.IN_FIRST
+        self.find_first(evaluate)
         for k in range(1, tableau.stages):
             if k > 1 or solve is None:
                 evaluate(m.stage(self.plan, k), self._rooms[2], k)
@@ -234,7 +230,17 @@ class StageSteps:
                 self._increment(k, solve)
         m.stage(self.plan, tableau.stages)
         if tableau.keeps_last:
-            evaluate(began + size, self.other, int(c[m.LAST]))
+            evaluate(self.time + self.size, self.other, int(c[m.LAST]))
+
+    def find_first(self, evaluate: Callable[[float, Parts, int], None]) -> bool:
+        """Choose the size of the next attempt, and evaluate where it begins; says whether that was not known."""
+        c = self.counts
+        m.propose(self.plan)
+        if c[m.KNOWN] != m.NOTHING_KNOWN:
+            return False
+        evaluate(self.time, self.state, int(c[m.FIRST]))
+        c[m.KNOWN] = m.IN_FIRST
+        return True
 
     def _increment(self, k: int, solve: Callable[[Floats, Floats], None]) -> None:
         """Write the increment of a stage of a Rosenbrock-W method to its row, which may have its rates."""

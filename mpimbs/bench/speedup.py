@@ -55,9 +55,9 @@ def scaled(system: Contents, bodies: int) -> Contents:
         raise InputError(f"system '{system.name}' has no other lengths: its {what} name bodies; leave them out")
     share = bodies / system.n_bodies
     counts = [max(1, round(segment.count * share)) if segment.count > 1 else 1 for segment in segments]
-    others = sum(len(segment.bodies) * count for segment, count in zip(segments, counts, strict=True))
-    others -= len(longest.bodies) * counts[segments.index(longest)]
-    counts[segments.index(longest)] = max(1, round((bodies - others) / len(longest.bodies)))
+    made_of = sum(segment.places * count for segment, count in zip(segments, counts, strict=True))
+    k = segments.index(longest)  # which makes up for what rounding leaves
+    counts[k] = max(1, counts[k] + round((bodies - made_of) / longest.places))
     made = System(f"{system.name}, scaled to {bodies}", system.gravity)
     for segment, count in zip(segments, counts, strict=True):
         first = _on_the_last(segment.bodies[0])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from laboratory.command import call, keep
@@ -54,7 +55,6 @@ class Found(NamedTuple):
 def mujoco_difference(path: Path, seed: int = 1) -> Found:
     """Largest difference of accelerations under random forces, over the largest: of an MJCF file, from MuJoCo's."""
     theirs = _Mujoco(path)
-    system = _without_loops(theirs.system)
     model, data, mujoco = theirs.model, theirs.data, theirs.mujoco
     model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
     rng = np.random.default_rng(seed)
@@ -62,21 +62,7 @@ def mujoco_difference(path: Path, seed: int = 1) -> Found:
     mujoco.mj_integratePos(model, data.qpos, 0.7 * rng.normal(size=model.nv), 1.0)
     theirs.push(rng)
     mujoco.mj_forward(model, data)
-    q, u, udot, tau = [], [], [], []
-    for joint, at, on in theirs.places():
-        x, v, a = data.qpos[at:], data.qvel[on:], data.qacc[on:]
-        if joint.kind == "free":  # theirs: position first, velocity in the world's frame
-            to_body = matrix_of(x[3:7]).T
-            velocity = to_body @ v[:3]
-            q += [*x[3:7], *x[:3]]
-            u += [*v[3:6], *velocity]
-            udot += [*a[3:6], *(to_body @ a[:3] - np.cross(v[3:6], velocity))]
-            tau += [0.0] * 6
-        else:
-            nq, nu = (4, 3) if joint.kind == "ball" else (1, 1)
-            q, u, udot = [*q, *x[:nq]], [*u, *v[:nu]], [*udot, *a[:nu]]
-            tau += [*data.qfrc_applied[on : on + nu]]
-    return _difference(system, q, u, tau, np.array(udot))
+    return _difference(_without_loops(theirs.system), *theirs.as_ours(data.qvel, data.qacc))
 
 
 def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
@@ -103,12 +89,11 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     q = assemble(system.contents, *system.contents.initial_state(0, system.n_bodies)).q
     data.qpos[:] = model.qpos0
     theirs.push(rng)
-    first, tau = 0, np.zeros(system.nu)
-    for (joint, at, on), ours in zip(theirs.places(), system.contents.coordinates, strict=True):
-        nq, nu = {"free": (7, 6), "ball": (4, 3)}.get(joint.kind, (1, 1))
+    first = 0
+    for joint, at, _on in theirs.places():
+        nq = {"free": 7, "ball": 4}.get(joint.kind, 1)
         own = q[first : first + nq]
         data.qpos[at : at + nq] = [*own[4:], *own[:4]] if joint.kind == "free" else own
-        tau[ours.u : ours.u + nu] = data.qfrc_applied[on : on + nu]
         first += nq
     mujoco.mj_forward(model, data)
     rows = data.efc_J[: data.nefc * model.nv].reshape(data.nefc, model.nv)
@@ -122,13 +107,8 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
     held, whole = np.linalg.solve(root, rows.T).T, np.linalg.solve(root, data.qfrc_smooth)
     least = DEPENDENT / np.clip(np.linalg.norm(held, 2), DEPENDENT, 1.0)  # nothing holds what can't move
     found = np.linalg.solve(root.T, whole - np.linalg.pinv(held, least) @ (held @ whole))
-    expected = np.zeros(system.nu)
-    for (joint, at, on), ours in zip(theirs.places(), system.contents.coordinates, strict=True):
-        nu = {"free": 6, "ball": 3}.get(joint.kind, 1)
-        own = found[on : on + nu]
-        turned = matrix_of(data.qpos[at + 3 : at + 7]).T if joint.kind == "free" else None
-        expected[ours.u : ours.u + nu] = own if turned is None else [*own[3:], *(turned @ own[:3])]
-    return _difference(system, q, np.zeros(system.nu), tau, expected, np.abs(data.qacc_smooth).max())
+    _, u, expected, tau = theirs.as_ours(np.zeros(model.nv), found)
+    return _difference(system, q, u, expected, tau, np.abs(data.qacc_smooth).max())
 
 
 class _Mujoco:
@@ -192,10 +172,7 @@ class _Mujoco:
         for k, actuator in self.taken.items():
             if actuator.name in whole:
                 model.actuator_gainprm[k], model.actuator_biasprm[k] = 0.0, 0.0
-        if hasattr(model, "tendon_armature"):
-            model.tendon_armature[:] = 0.0
-        if hasattr(model, "tendon_actfrclimited"):
-            model.tendon_actfrclimited[:] = 0
+        model.tendon_armature[:], model.tendon_actfrclimited[:] = 0.0, 0
 
     def _limit(self) -> None:
         """Take away the ranges of forces that are left out."""
@@ -223,6 +200,23 @@ class _Mujoco:
                 number = int(joint.name.removeprefix("joint").rstrip("_"))
             yield joint, self.model.jnt_qposadr[number], self.model.jnt_dofadr[number]
 
+    def as_ours(self, velocity: Floats, acceleration: Floats) -> tuple[list[float], ...]:
+        """q, u, accelerations and forces on joints in our order, of the state there and of speeds and accelerations."""
+        q, u, udot, tau, push = [], [], [], [], self.data.qfrc_applied
+        for joint, at, on in self.places():
+            x, v, a = self.data.qpos[at:], velocity[on:], acceleration[on:]
+            if joint.kind == "free":  # theirs: position first, velocity in the world's frame
+                to_body = matrix_of(x[3:7]).T
+                along = to_body @ v[:3]
+                q += [*x[3:7], *x[:3]]
+                u += [*v[3:6], *along]
+                udot += [*a[3:6], *(to_body @ a[:3] - np.cross(v[3:6], along))]
+                tau += [0.0] * 6
+            else:
+                nq, nu = (4, 3) if joint.kind == "ball" else (1, 1)
+                q, u, udot, tau = [*q, *x[:nq]], [*u, *v[:nu]], [*udot, *a[:nu]], [*tau, *push[on : on + nu]]
+        return q, u, udot, tau
+
 
 def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> Found:
     """Largest difference of accelerations under random forces, over the largest: of a URDF file, from Pinocchio's."""
@@ -247,7 +241,7 @@ def pinocchio_difference(path: Path, free: bool = False, seed: int = 1) -> Found
             tau[first] = push[first] - joint.damping[0] * v[first]
     if len(places) < model.nv:
         raise InputError("joints that carry no mass, which Pinocchio can't accelerate")
-    return _difference(system, q, v[places], push[places], pin.aba(model, model.createData(), q0, v, tau)[places])
+    return _difference(system, q, v[places], pin.aba(model, model.createData(), q0, v, tau)[places], push[places])
 
 
 def _without_loops(system: System) -> System:
@@ -261,12 +255,7 @@ def _without_loops(system: System) -> System:
 
 
 def _difference(
-    system: System,
-    q: Sequence[float],
-    u: Sequence[float] | Floats,
-    tau: Sequence[float] | Floats,
-    theirs: Floats,
-    least: float = 1e-300,
+    system: System, q: npt.ArrayLike, u: npt.ArrayLike, theirs: npt.ArrayLike, tau: npt.ArrayLike, least: float = 1e-300
 ) -> Found:
     """Largest difference of accelerations, of the largest one, or of `least`: without constraints that may lock all."""
     dynamics = Dynamics(system, comm=MPI.COMM_SELF)
@@ -324,7 +313,6 @@ def main(places: Sequence[Path], folder: Path | None = None) -> list[dict[str, A
 
     Parameters
     ----------
-    places : sequence of Path
     folder : Path, optional
         Where imported_robots.json goes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -243,7 +244,7 @@ def _numbers(text: str, count: int, title: str) -> list[float]:
         found = [float(part) for part in text.split()]
     except ValueError:
         found = []
-    if len(found) != count or not np.isfinite(found).all():
+    if len(found) != count or not all(map(math.isfinite, found)):
         raise InputError(f"{title} must be {count} finite number{'s' if count > 1 else ''}, got {text!r}")
     return found
 
@@ -256,7 +257,8 @@ def _origin(item: ElementTree.Element) -> Pose:
     title = f"origin of {item.tag} {item.get('name', '')!r}:"
     x, y, z = _numbers(origin.get("rpy", "0 0 0"), 3, f"{title} rpy")
     position = np.array(_numbers(origin.get("xyz", "0 0 0"), 3, f"{title} xyz"))
-    return Pose(_about(2, z) @ _about(1, y) @ _about(0, x), position)
+    turned = x != 0.0 or y != 0.0 or z != 0.0
+    return Pose(_about(2, z) @ _about(1, y) @ _about(0, x) if turned else HERE.rotation, position)
 
 
 def _about(axis: int, angle: float) -> Floats:

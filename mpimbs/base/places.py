@@ -100,10 +100,11 @@ def _input_at(path: Path) -> str | None:
         with contextlib.suppress(OSError):
             if os.path.samestat(own, os.stat(file)):
                 return f"an input ({file.name})"
+    ending = path.suffix
     for name, module in list(sys.modules.items()):
         source = getattr(module, "__file__", None)
         with contextlib.suppress(OSError, TypeError, ValueError):  # of hundreds, few have a name that ends so
-            if source and str(source).endswith(path.suffix) and os.path.samestat(own, os.stat(source)):
+            if source and str(source).endswith(ending) and os.path.samestat(own, os.stat(source)):
                 return f"the Python module {name}"
     return None
 

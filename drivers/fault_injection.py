@@ -296,7 +296,7 @@ FAULTS = (
           "nan", tolerance=ROUNDING),
     Fault("state beyond all numbers", nothing, (1,),  # the witness sees squares that overflow before anything else does
           "mpimbs: (the accelerations are no longer finite|t = .* s: forces or accelerations at body .* are too large|"
-          "t = .* s, step .* s: closing the loops leaves speeds that are no longer finite|"
+          "t = .* s, step .* s: closing the loops leaves places or speeds that are no longer finite|"
           "t = .* s: the state is no longer one|t = .* s, event .*: the state behind it is no longer finite)",
           "fixed", "1e200"),
     Fault("disk full", fill_disk, (1,), rf"mpimbs: \S*{OUTPUT}.part: can't be written any more \(No space left",

@@ -101,9 +101,8 @@ def mujoco_held_difference(path: Path, seed: int = 1) -> Found | None:
         raise InputError(f"MuJoCo's constraints are open by {left:.2g} where ours are closed")
     inertia = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, inertia)
-    root = np.linalg.cholesky(
-        inertia
-    )  # of what is nearest to free accelerations, by kinetic energy, among those of J a = 0
+    # What is nearest to free accelerations, by kinetic energy, among those of J a = 0.
+    root = np.linalg.cholesky(inertia)
     held, whole = np.linalg.solve(root, rows.T).T, np.linalg.solve(root, data.qfrc_smooth)
     least = DEPENDENT / np.clip(np.linalg.norm(held, 2), DEPENDENT, 1.0)  # nothing holds what can't move
     found = np.linalg.solve(root.T, whole - np.linalg.pinv(held, least) @ (held @ whole))
@@ -172,7 +171,8 @@ class _Mujoco:
         for k, actuator in self.taken.items():
             if actuator.name in whole:
                 model.actuator_gainprm[k], model.actuator_biasprm[k] = 0.0, 0.0
-        model.tendon_armature[:], model.tendon_actfrclimited[:] = 0.0, 0
+        for name in ("tendon_armature", "tendon_actfrclimited"):  # which MuJoCo 3.2 doesn't have
+            getattr(model, name, np.zeros(0))[:] = 0
 
     def _limit(self) -> None:
         """Take away the ranges of forces that are left out."""

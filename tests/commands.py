@@ -325,11 +325,8 @@ def answer_copy(case: Case, line: CommandLine) -> Found:
 def answer_robot(case: Case, line: CommandLine) -> Found:
     """A robot's file gives what MuJoCo or Pinocchio compute, and the same bits once it is converted."""
     kind = choice(line.source, ("mjcf", "urdf"))
-    robot = (
-        "@/robot.xml"
-        if kind == "mjcf"
-        else f"@/robot.urdf{('', ':free', '', ':free=0.1,-2,1,0.6,0,0.8,0')[case.seed % 4]}"
-    )
+    place = ("", ":free", "", ":free=0.1,-2,1,0.6,0,0.8,0")[case.seed % 4]
+    robot = "@/robot.xml" if kind == "mjcf" else f"@/robot.urdf{place}"
     line.put(robot[2:].partition(":")[0], getattr(random_robots, kind)(case.seed).encode())
     line(f"convert {robot} -o @/robot.toml")
     runs = line.source.chance(0.3)

@@ -203,12 +203,12 @@ class StateClosing:
         why = self.seen[c.FAILED]
         if why == c.STOPPED:
             return self._stopped
-        if why == c.NOT_FINITE:
-            return SimulationError(
-                "closing the loops leaves speeds that are no longer finite; likely cause: a load that grows "
-                "without bound"
-            )
         found = self._closing.found.reshape(-1, 4)
+        if why == c.NOT_FINITE or not np.isfinite(found[:, 0]).all():
+            return SimulationError(
+                "closing the loops leaves places or speeds that are no longer finite; likely cause: a load that "
+                "grows without bound"
+            )
         worst = int(np.argmax(found[:, 2] / self._closing.rounding))
         return SimulationError(
             f"the loops don't close: the ends of loop {self._names[worst]!r} stay {found[worst, 0]:.3g} apart (m and "

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpimbs.base.arrays import Floats, Integers
+from mpimbs.base.arrays import Floats, Integers, cross_matrix
 from mpimbs.base.errors import InputError
 from mpimbs.model.body import Body
 from mpimbs.model.contents import Contents
@@ -114,7 +114,7 @@ class Resistance:
 def _inertia(body: Body) -> Floats:
     """The spatial inertia [6, 6] of a body about its origin, in its frame."""
     xx, yy, zz, xy, xz, yz = body.inertia
-    across = np.cross(np.eye(3), body.center_of_mass)  # of the center, as a matrix
+    across = cross_matrix(body.center_of_mass)  # of the center, as a matrix
     found = np.block([
         [np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) - body.mass * across @ across, body.mass * across],
         [-body.mass * across, body.mass * np.eye(3)],
@@ -155,7 +155,7 @@ def _motions(joint: Joint) -> tuple[Floats, Floats]:
 
 def _moved(rotation: Floats, position: Floats) -> Floats:
     """Give the matrix that takes motions to a frame that lies so in theirs [6, 6]."""
-    return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ np.cross(np.eye(3), position), rotation.T]])
+    return np.block([[rotation.T, np.zeros((3, 3))], [-rotation.T @ cross_matrix(position), rotation.T]])
 
 
 def _upright(z: tuple[float, ...]) -> Floats:

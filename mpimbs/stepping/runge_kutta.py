@@ -188,6 +188,8 @@ class RungeKutta(Integrator):
             size = own.size
             smaller = self._fixed is None and size > m.TINY * max(abs(began), 1e-3)
             if (broken or stuck is not None) and smaller and not self._broke.anywhere():
+                if broken:  # at the first stage, maybe: what is not finite there is asked for again
+                    c[m.KNOWN] = m.NOTHING_KNOWN
                 own.step = BROKEN_FACTOR * size
                 self._retried += 1
                 return False

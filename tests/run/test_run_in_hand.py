@@ -253,6 +253,21 @@ def test_a_restart_finds_what_hardly_changes(comm: MPI.Comm, folder: Path) -> No
     parallel_assert(found[0] == found[1], "other bits", comm)
 
 
+def test_what_is_no_number_over_a_restart_is_named(comm: MPI.Comm, folder: Path) -> None:
+    """On one rank, which compares rates of others with what a function gives now: it is asked again, not forgotten."""
+    system, since, output = system_from("chain:3"), [0.06], folder / "out.h5"
+    system.add_body_force(None, lambda t, at: (0.0, float("nan") if at.body == 1 and t >= since[0] else 0.0))
+    with pytest.raises(SimulationError, match=r"body 'link2' is not finite at t = 0\.06 s"):
+        simulate(system, 0.1, comm, output=output, every=0.01, checkpoints=Checkpoints(steps=10))
+    since[0], told = 0.0, ""
+    if comm.rank == 0:
+        try:
+            restart(output, MPI.COMM_SELF, system=system)
+        except SimulationError as error:
+            told = str(error)
+    parallel_assert(comm.rank > 0 or "body 'link2' is not finite at t = 0.06 s" in told, told, comm)
+
+
 def test_what_functions_give_again_costs_nothing(comm: MPI.Comm) -> None:
     """The same steps and bits whether a simulation is advanced once or often, and no further evaluations."""
     system = system_from("chain:3")

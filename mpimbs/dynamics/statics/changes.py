@@ -6,14 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpimbs.base.arrays import Floats
+from mpimbs.base.arrays import Floats, cross_matrix
 
 SERIES = 0.2  # rad, below which what the springs of balls divide by their angle is summed
-
-
-def cross_matrix(v: Floats) -> Floats:
-    """The matrix of v x."""
-    return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
 
 
 def wrench_of(at: Floats, force: Floats) -> Floats:

@@ -22,18 +22,10 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 from scipy.spatial.transform import Rotation
 
-from mpimbs.base.arrays import Floats, Integers
+from mpimbs.base.arrays import Floats, Integers, cross_matrix
 from mpimbs.closure.geometry import FORCE, LoopJoints, body_motions
 from mpimbs.closure.jacobian import axes_of_speeds, steps_of_speeds
-from mpimbs.dynamics.statics.changes import (
-    ball_stiffness,
-    cross_matrix,
-    moved_about,
-    of_ball,
-    of_force,
-    velocity,
-    wrench_of,
-)
+from mpimbs.dynamics.statics.changes import ball_stiffness, moved_about, of_ball, of_force, velocity, wrench_of
 from mpimbs.forces.acting import ActingBodyForce, ActingJointForce
 from mpimbs.forces.calls import called, checked_values, servos_of_time, shaped, torques_over_time
 from mpimbs.forces.tendons import tendons_alone

@@ -257,8 +257,7 @@ def _origin(item: ElementTree.Element) -> Pose:
     title = f"origin of {item.tag} {item.get('name', '')!r}:"
     x, y, z = _numbers(origin.get("rpy", "0 0 0"), 3, f"{title} rpy")
     position = np.array(_numbers(origin.get("xyz", "0 0 0"), 3, f"{title} xyz"))
-    turned = x != 0.0 or y != 0.0 or z != 0.0
-    return Pose(_about(2, z) @ _about(1, y) @ _about(0, x) if turned else HERE.rotation, position)
+    return Pose(_about(2, z) @ _about(1, y) @ _about(0, x) if any((x, y, z)) else HERE.rotation, position)
 
 
 def _about(axis: int, angle: float) -> Floats:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -30,6 +31,28 @@ def test_nothing_heavy_is_loaded(script: str) -> None:
         [sys.executable, "-c", told], cwd=ROOT, env=plain_environment(), capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_run_whose_kernels_are_kept_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """Neither what compiles kernels, nor readers of robots, solvers, pictures; few kernels become dispatchers."""
+    unneeded = ("numba.np.arrayobj", "xml.etree.ElementTree", "scipy.sparse", "petsc4py", "matplotlib", "tqdm")
+    script = ENDED.format(["run", "chain:3", "--t-end", "0.01", "--force", "-o", str(tmp_path / "out.h5")])
+    script += (
+        "import gc, sys\nfrom mpimbs.kernels.compiler import CPUDispatcher\n"
+        f"print([name for name in {unneeded} if name in sys.modules])\n"
+        "print(sum(type(x) is CPUDispatcher for x in gc.get_objects()))"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env=plain_environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    loaded, made = done.stdout.splitlines()[-2:]
+    assert loaded == "[]" and 10 < int(made) < 150, (loaded, made)
 
 
 def test_a_command_ends_without_looking_for_garbage() -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.core.callconv import CPUCallConv
-from numba.np import arrayobj
 
 CHECKED = os.environ.get("MPIMBS_CHECKED", "0") not in ("", "0")
 _NONE = -1  # the size that a kernel gives through which an error passes
@@ -84,6 +83,8 @@ def propagate(context: Any, builder: Any, code: Any, error: Any) -> None:
 
 def _install() -> None:
     """Have numba's own items of arrays bounded in the same way, its callers named, and rooms of numpy hold NaN."""
+    from numba.np import arrayobj  # which takes long: those who load what is kept do without
+
     known = {"mpimbs_record": _record}
     # LLVM counts rounds of loops that bounds may end in 128 bits, and divides them by functions of the C compiler's.
     known |= {name: getattr(ctypes.CDLL("libgcc_s.so.1"), name) for name in ("__udivti3", "__umodti3")}

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numba
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
 from numba.core.types.misc import unliteral
 from numba.extending import overload
 
 from mpimbs.kernels.checked import CHECKED
+from mpimbs.kernels.kernel_cache import outside, stamp
 from mpimbs.kernels.linking import ApartCompiler, PartCache, PartCompiler, WholeCompiler
 from mpimbs.kernels.machine_code import KernelCache
 
@@ -49,9 +52,49 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
     """
     if function is None:
         return functools.partial(kernel, inline=inline, merge=merge)
-    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # of each dispatcher of it
+    if outside(function):
+        stamp(function)  # of what its file is now
+    return _Kernel(function, inline, merge)
+
+
+class _Kernel(CPUDispatcher):
+    """A kernel of which nothing was asked yet: then it becomes numba's dispatcher, the same object.
+
+    Most are parts of others, whose code is kept: making what numba wants of 700 takes a seventh of a short command.
+    """
+
+    def __init__(self, function: Callable[..., Any], inline: bool, merge: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self.options = function, (inline, merge)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _OF_FUNCTION:
+            _make(self)
+        return object.__getattribute__(self, name)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        _make(self)
+        return self(*given, **named)
+
+
+_OF_FUNCTION = {*functools.WRAPPER_ASSIGNMENTS, "__class__", "__dict__", "__wrapped__", "py_func"}
+
+
+_MAKING = threading.RLock()  # another thread that asks meanwhile waits
+
+
+def _make(waiting: Any) -> None:
+    """Make the dispatcher of a kernel, in its place."""
+    with _MAKING:
+        if options := waiting.__dict__.pop("options", None):
+            _begin(waiting, waiting.py_func, *options)
+            waiting.__class__ = CPUDispatcher
+
+
+def _begin(called: Any, function: Any, inline: bool, merge: bool) -> None:
+    function.__signature__ = inspect.signature(function)  # of each dispatcher of it
     options = _OPTIONS | {"forceinline": inline, "inline": "always" if merge else "never"}
-    called = numba.njit(pipeline_class=WholeCompiler, **options)(function)
+    CPUDispatcher.__init__(called, function, {}, options | {"nopython": True}, WholeCompiler)
     called._cache = KernelCache(function)
     compiler = PartCompiler if inline or merge else ApartCompiler
 
@@ -69,7 +112,6 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False, 
         return part().get_call_template(tuple(unliteral(kind) for kind in arguments), plain)
 
     called.get_call_template, called.get_overload = template, lambda signature: part().get_overload(signature)
-    return called
 
 
 def kernel_overload(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

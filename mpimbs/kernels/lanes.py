@@ -18,7 +18,6 @@ from llvmlite import ir
 from numba import types
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
-from numba.np.arrayobj import make_array
 
 from mpimbs.kernels.checked import bound
 from mpimbs.kernels.compiler import FASTMATH, kernel_overload
@@ -126,7 +125,7 @@ for _lanes in LANES.values():
 
 def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any, count: int = 1) -> Any:
     """Pointer to a number in an array, or to the first of so many, in a lowering."""
-    whole = make_array(kind)(context, builder, array)
+    whole = context.make_array(kind)(context, builder, array)
     bound(context, builder, index, count * getattr(vector, "count", 1), whole.nitems)
     return builder.bitcast(builder.gep(whole.data, [index]), vector.as_pointer())
 

@@ -25,7 +25,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.types.containers import BaseTuple
 
 from mpimbs.base.disk import check_room
-from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, outside, remove_unused_files, stamp
+from mpimbs.kernels.kernel_cache import cache_folder, cache_folders, keep_elsewhere, remove_unused_files, stamp
 from mpimbs.kernels.reach import hash_of
 from mpimbs.kernels.turns import COMPILING
 
@@ -193,8 +193,6 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = repr(function)
         self._py_func = function
-        if outside(function):
-            stamp(function)  # of what its file is now
         self.enable()
 
     @functools.cached_property

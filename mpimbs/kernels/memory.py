@@ -29,7 +29,6 @@ from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.checked import bound
@@ -51,9 +50,9 @@ def _array_at(kind: Any, row: int = 0) -> Any:
         if row:
             of_row = ir.Constant(args[1].type, row)
             shape, strides = [builder.sdiv(args[1], of_row), of_row], [builder.mul(size, of_row), size]
-        array = make_array(array_type)(context, builder)
+        array = context.make_array(array_type)(context, builder)
         data = builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
-        populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+        context.populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
         return array._getvalue()
 
     return array_type(types.int64, types.int64), lower
@@ -77,11 +76,11 @@ def _rows_at(typing_context: Any, address: Any, size: Any) -> Any:
 @intrinsic
 def _span(typing_context: Any, array: Any, first: Any, count: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        whole, part = make_array(array)(context, builder, args[0]), make_array(array)(context, builder)
+        whole, part = context.make_array(array)(context, builder, args[0]), context.make_array(array)(context, builder)
         size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
         bound(context, builder, args[1], args[2], whole.nitems)
         data = builder.gep(whole.data, [args[1]])
-        populate_array(part, data=data, shape=[args[2]], strides=[size], itemsize=size, meminfo=None)
+        context.populate_array(part, data=data, shape=[args[2]], strides=[size], itemsize=size, meminfo=None)
         return part._getvalue()
 
     return array(array, types.intp, types.intp), lower
@@ -93,6 +92,31 @@ def span(array: Any, first: int, count: int) -> Any:
 
 
 kernel_overload(span)(lambda array, first, count: lambda array, first, count: _span(array, first, count))
+
+
+@intrinsic
+def _rows(typing_context: Any, array: Any, count: Any, each: Any) -> Any:
+    rows_type = types.Array(array.dtype, 2, "C")
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        flat, rows = (
+            context.make_array(array)(context, builder, args[0]),
+            context.make_array(rows_type)(context, builder),
+        )
+        bound(context, builder, 0, builder.mul(args[1], args[2]), flat.nitems)
+        shape, strides = [args[1], args[2]], [builder.mul(flat.itemsize, args[2]), flat.itemsize]
+        context.populate_array(rows, data=flat.data, shape=shape, strides=strides, itemsize=flat.itemsize, meminfo=None)
+        return rows._getvalue()
+
+    return rows_type(array, types.intp, types.intp), lower
+
+
+def in_rows(array: Any, count: int, each: int) -> Any:
+    """Give the first numbers of a flat array as rows [count, each]: numba's `reshape` brings much that isn't needed."""
+    return array[: count * each].reshape(count, each)
+
+
+kernel_overload(in_rows)(lambda array, count, each: lambda array, count, each: _rows(array, count, each))
 
 
 class FloatItem(NamedTuple):
@@ -232,7 +256,7 @@ def _overload_read(table, item):
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = make_array(sig.args[0])(context, builder, args[0]).data
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
         pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
         integer = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
@@ -263,9 +287,14 @@ def _flat(array: Any, axes: int) -> Any:
     flat_type = types.Array(types.float64, 1, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        given, flat = make_array(array)(context, builder, args[0]), make_array(flat_type)(context, builder)
+        given, flat = (
+            context.make_array(array)(context, builder, args[0]),
+            context.make_array(flat_type)(context, builder),
+        )
         size, strides = given.itemsize, [given.itemsize]
-        populate_array(flat, data=given.data, shape=[given.nitems], strides=strides, itemsize=size, meminfo=None)
+        context.populate_array(
+            flat, data=given.data, shape=[given.nitems], strides=strides, itemsize=size, meminfo=None
+        )
         return flat._getvalue()
 
     return flat_type(array), lower
@@ -296,7 +325,7 @@ def borrowed_rows(array):
 @intrinsic
 def _address(typing_context: Any, array: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = make_array(array)(context, builder, args[0]).data
+        data = context.make_array(array)(context, builder, args[0]).data
         return builder.ptrtoint(data, context.get_value_type(types.intp))
 
     return types.intp(array), lower

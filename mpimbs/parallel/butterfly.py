@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Rows, Table, aligned_zeros, read, schema
+from mpimbs.kernels.memory import Rows, Table, aligned_zeros, in_rows, read, schema
 from mpimbs.parallel.exchange import Posted, Receives, await_message
 from mpimbs.parallel.native import PROC_NULL, own_tags, send_only
 
@@ -84,7 +84,7 @@ def levels(plan):
     theirs = read(plan, EXCHANGES.theirs)
     count = schedule.shape[0]
     each = mine.size // max(count, 1)
-    return schedule, mine.reshape((count, each)), theirs.reshape((count, each))
+    return schedule, in_rows(mine, count, each), in_rows(theirs, count, each)
 
 
 @kernel(inline=True)

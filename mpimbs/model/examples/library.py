@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,12 @@ from mpimbs.model.examples.mechanisms import (
 from mpimbs.model.joint import Joint
 from mpimbs.model.order.order import Order
 from mpimbs.model.robots.reading import Free, floats, is_robot, read_robot
-from mpimbs.model.robots.robot import Controls
 from mpimbs.model.system import System, contents_of
 from mpimbs.model.text.files import parameters_of, read_system
 from mpimbs.model.text.table import suggest
+
+if TYPE_CHECKING:
+    from mpimbs.model.robots.robot import Controls
 
 BEND = 0.1745  # rad, initial angle of the joints of a chain (10 degrees)
 APART = 1.5  # m, between the figures of a crowd

@@ -6,21 +6,21 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpimbs.base.arguments import as_path
 from mpimbs.base.errors import InputError
 from mpimbs.base.places import note_input
-from mpimbs.model.robots.assembling import assembled, lines_left_out
-from mpimbs.model.robots.mjcf import read_mjcf
-from mpimbs.model.robots.robot import Controls, Robot, RobotJoint
-from mpimbs.model.robots.urdf import read_urdf
 from mpimbs.model.summary import validate
 from mpimbs.model.system import System
 from mpimbs.model.text.toml import at
+
+if TYPE_CHECKING:  # what reads them is imported with the first robot
+    from xml.etree import ElementTree
+
+    from mpimbs.model.robots.robot import Controls, Robot, RobotJoint
 
 _NAMED = re.compile(
     r"(?P<file>.*?\.(?:urdf|xml|mjcf|xacro|sdf))(?::(?P<more>(?:controls=[^:]*|[^/:]*)(?::(?:controls=[^:]*|[^/:]*))*))?",
@@ -86,6 +86,8 @@ def read_robot(
     InputError
         The file can't be read, or describes no valid system; the message names file, item and remedy.
     """
+    from mpimbs.model.robots.assembling import assembled, lines_left_out
+
     place = as_path("the robot's file", path)
     if named := _NAMED.fullmatch(str(place)):
         place = Path(named["file"])
@@ -148,6 +150,8 @@ def floats(free: Free) -> bool:
 
 def _root(free: Free) -> RobotJoint:
     """The joint of a first link that floats."""
+    from mpimbs.model.robots.robot import RobotJoint
+
     if isinstance(free, bool | np.bool_):
         return RobotJoint("root", "free")
     try:
@@ -182,6 +186,8 @@ def _refuse_xacro(path: Path, root: ElementTree.Element) -> None:
 
 def _parsed(data: bytes) -> tuple[ElementTree.Element, list[str]]:
     """The root element of a file, and what had to be mended to read it, which readers of robots let pass."""
+    from xml.etree import ElementTree
+
     try:
         return ElementTree.fromstring(data), []
     except ElementTree.ParseError as error:
@@ -228,6 +234,8 @@ def _robot_of(path: Path, root: ElementTree.Element, free: Free, keyframe: str) 
     if root.tag == "robot":
         if keyframe:
             raise InputError("is URDF, which has no keyframes: leave it out")
+        from mpimbs.model.robots.urdf import read_urdf
+
         _refuse_xacro(path, root)
         robot = read_urdf(path, root)
         if floats(free):
@@ -239,4 +247,6 @@ def _robot_of(path: Path, root: ElementTree.Element, free: Free, keyframe: str) 
         raise InputError(f"is neither URDF nor MJCF: its root is <{root.tag}>, not <robot> or <mujoco>")
     if floats(free):
         raise InputError("is MJCF, which says itself what is free: give a body a <freejoint/>")
+    from mpimbs.model.robots.mjcf import read_mjcf
+
     return read_mjcf(path, keyframe)

@@ -77,6 +77,7 @@ class MarchPlan(NamedTuple):
     stages: int
     rows: int
     keeps_last: int
+    takes_more: int  # whether states within a step take further evaluations, which Python asks for
     fixed: int
     a: Floats  # [rows * rows]
     errors: Floats  # [0 to 2, stages + 1]
@@ -397,6 +398,8 @@ def _keep_sample(plan, k):
     if p.samples[k] >= s[REACHED] - near:
         assign(state, span(p.states, p.counts[NOW] * p.stride, p.stride))
         return True
+    if p.takes_more != 0:
+        return False
     state_within(plan, p.samples[k], state)
     q, u = span(state, 0, p.nq), span(state, p.nq, p.nu)
     return p.close == 0 or call_at(p.close, (p.closing, q, u, np.int64(1)))

@@ -96,9 +96,9 @@ class RungeKutta(Integrator):
         # What Python raises ends the first step of a call: it is called no more.
         waits = compiled is None or (self._acting is not None and self._acting.asks)
         waits |= dynamics.loops is not None and self._closes is None
-        # What Python does at samples, what takes more evaluations, or counts turns, can't be done behind them.
+        # What Python does at samples, or counts turns, can't be done behind them.
         closes = given.projection is None or given.projection.closes_within
-        stops = not (self.between and closes) or power.grips or self._own.tableau.between_takes_more
+        stops = not (self.between and closes) or power.grips
         agreed = greatest(dynamics.comm, np.array([waits, stops, len(self._begin_state)], np.float64))
         waits, stops, most = agreed.astype(int).tolist()
         self._compiled = compiled is not None

@@ -129,11 +129,19 @@ def compile_at_once() -> None:
 
 def compile_implicit(dynamics: Dynamics) -> None:
     """Compile, or load from the cache, what implicit steps take; all ranks call."""
+    if not dynamics.system.is_chain:
+        first_on_node(dynamics.comm, _compile_answers)
     if (resting := dynamics.inertia.implicit_matrix.resting) is not None:
         _compile(resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.divided.lanes))
     if dynamics.system.springs:
         first_on_node(dynamics.comm, compile_inverse)
+
+
+@functools.cache
+def _compile_answers() -> None:
+    with closing(Dynamics(system_from("parallelogram"), MPI.COMM_SELF)) as alone:
+        alone.inertia.implicit_matrix.at(alone.subchain.q, 1.0)
 
 
 @functools.cache

@@ -105,13 +105,13 @@ class JointLoads:
         _, acted = self._accelerate(q, u, tau, t)
         return self.after(*self._divided.followed(t, q, u), acted, tau)
 
-    def after(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None) -> CarriedLoads:
-        """Give the loads in the state of the evaluation just made, which gave `acted`."""
+    def after(self, q: Floats, u: Floats, acted: Acted, tau: Floats | None = None, least: bool = True) -> CarriedLoads:
+        """Give the loads in the state of the evaluation just made, which gave `acted`; `least` as of `ClosedLoops`."""
         forces = acted.forces if tau is None or acted.forces.size else tau
         self._find_loads(q, u)
         given = q, u, forces, self._divided.evaluation.turns
         if self._loops is not None:
-            return self._loops.joint_loads(*given)
+            return self._loops.joint_loads(*given, least)
         return CarriedLoads(*self._divided.subchains.joint_loads(*given), None)
 
     def _find_loads(self, q: Floats, u: Floats) -> None:

@@ -198,10 +198,11 @@ class ClosedLoops(StateClosing):
 
     # --- what closes a state, where Python does
 
-    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats) -> CarriedLoads:
+    def joint_loads(self, q: Floats, u: Floats, tau: Floats, turns: Floats, least: bool = True) -> CarriedLoads:
         """Give the loads of this rank's inboard joints and of all loops.
 
-        After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call.
+        After an evaluation, of what it was given; see `Subchain.joint_loads`. All ranks call. Not `least`: where
+        constraints are redundant, as the evaluation has found them, unless they hardly differ.
         """
         part, divided = self._part, self._divided
         joints, forces = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
@@ -209,6 +210,8 @@ class ClosedLoops(StateClosing):
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]
         divided.comm.Allreduce(MPI.IN_PLACE, found)
+        if not least and not self.refining:
+            return CarriedLoads(joints, forces, found)
         moved = np.zeros((divided.system.n_bodies, 6))
         whole = divided.gather_q(q)
         from mpimbs.closure.redundant_loads import redistributed  # which solves with scipy

@@ -373,6 +373,13 @@ def sum_at(addresses):
     return total
 
 
+@kernel
+def put_at(addresses, values, numbers):
+    """Write some of `values`, those of these `numbers`, where the addresses are."""
+    for k in range(addresses.size):
+        _floats_at(addresses[k], 1)[0] = values[numbers[k]]
+
+
 def addresses_of(arrays: Sequence[npt.NDArray[Any]]) -> Integers:
     """Give where some arrays begin, which have to be kept."""
     return np.array([array.ctypes.data for array in arrays], np.int64)

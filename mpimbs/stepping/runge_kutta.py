@@ -341,7 +341,8 @@ class RungeKutta(Integrator):
     def _loads(self) -> Floats:
         """Give the loads of the joints on bodies [n, 6] where the step begins, which was evaluated last."""
         q, u = self._own.state[1:]
-        return self._dynamics.loads.after(q, u, self._acted, self._on_joints(q, u, self.anchors, self.held)).joints
+        tau = self._on_joints(q, u, self.anchors, self.held)
+        return self._dynamics.loads.after(q, u, self._acted, tau, least=False).joints
 
     def _arrive(self, target: float) -> bool:
         """Be at a time that is there but for rounding."""

@@ -93,7 +93,8 @@ class StageSteps:
         fixed = accuracy.dt is not None
         plan = m.MarchPlan(
             nq=nq, nu=nu, n=n, stride=stride, stages=tableau.stages, rows=rows, keeps_last=int(tableau.keeps_last),
-            takes_more=int(tableau.between_takes_more), fixed=int(fixed), a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
+            takes_more=int(tableau.between_takes_more), fixed=int(fixed),
+            a=np.ascontiguousarray(tableau.a).ravel(), errors=tableau.errors.ravel(),
             solves=np.ascontiguousarray(tableau.solves).ravel(), dense=np.ascontiguousarray(tableau.dense).ravel(),
             weights=np.zeros(rows),
             states=states.ravel(), rates=rates.ravel(), state=stage, stage_times=np.array(tableau.c, np.float64),

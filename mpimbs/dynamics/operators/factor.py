@@ -20,9 +20,9 @@ from mpimbs.base.arguments import check_array
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
-from mpimbs.kernels.calling import address_of
+from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, read, schema, span
+from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, put_at, read, schema, span
 from mpimbs.kernels.widths import by_width
 from mpimbs.model.between import SystemLoops
 from mpimbs.model.variants import resting
@@ -354,6 +354,37 @@ def _free(*butterflies: Butterfly) -> None:
         butterfly.free()
 
 
+class RestingPlan(NamedTuple):
+    """Arguments of answers at rest in compiled code."""
+
+    evaluation: int  # where it is, and its table
+    rank: Integers
+    q: Floats  # [nq]: the state
+    still: Floats  # [nu]: zeros
+    rates: Floats  # [nq]: room
+    armature: Floats  # [nu]: how heavy rotors are
+    seen: Integers  # addresses of those that sweeps have, and are not held; and their speeds
+    speeds: Integers
+
+
+RESTING = schema(RestingPlan)
+
+
+@kernel
+def take_rotors(plan):
+    """Have the sweeps see how heavy rotors are."""
+    p = read(plan, RESTING)
+    put_at(p.seen, p.armature, p.speeds)
+    return True
+
+
+@kernel
+def answer_at_rest(plan, f, out):
+    """Write the accelerations [nu] by generalized forces [nu]."""
+    p = read(plan, RESTING)
+    return call_at(p.evaluation, (p.rank, p.q, p.still, borrowed(f), borrowed(out), p.rates))
+
+
 class HeavierJoints:
     """Answers at rest of a system whose joints are heavier, as `LoadSweeps` has them; all ranks make it and call.
 
@@ -384,20 +415,33 @@ class HeavierJoints:
         self.resting = divided.alike(resting(divided.system, loops, apart))
         numbers = np.arange(divided.system.nu)[divided.gather_u.part]
         order = np.argsort(numbers)
-        self._seen: list[tuple[Floats, Integers, Integers]] = []  # rotors in a sweep, which are not held; their speeds
+        addresses, speeds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         parts = self.resting.subchains
         assert isinstance(parts, Subchains | Intervals)  # as those of dcae are
         self.joints = parts.joints()
         for structure, springs in self.joints:
             told = np.rint(springs.torque).astype(np.int64) - 1
             free = np.flatnonzero((structure.armature != HELD) & (told >= 0)) if told.size else told
-            self._seen.append((structure.armature, free, order[np.searchsorted(numbers, told[free], sorter=order)]))
+            addresses.append(structure.armature.ctypes.data + 8 * free)
+            speeds.append(order[np.searchsorted(numbers, told[free], sorter=order)])
             springs.torque[:] = 0.0
+        rotors = np.concatenate(addresses).astype(np.int64), np.concatenate(speeds).astype(np.int64)
+        state = self.q, self._still, self._rates, self.armature
+        self._table = Table(RestingPlan(0, np.zeros(0, np.int64), *state, *rotors))
 
     def take(self) -> None:
         """Have the sweeps see `armature`; of the state, which may change, nothing is kept."""
-        for seen, free, speeds in self._seen:
-            seen[free] = self.armature[speeds]
+        take_rotors(self._table.data)
+
+    @functools.cached_property
+    def compiled(self) -> tuple[int, int, Integers] | None:
+        """As of `LoadSweeps`; None where Python has a say."""
+        if (found := self.resting.evaluation.compiled) is None:
+            return None
+        self._table.set("evaluation", found[0])
+        self._table.set("rank", found[1].data)
+        plan, room = self._table.data, np.empty(0)
+        return address_of(take_rotors, plan), address_of(answer_at_rest, plan, room, room), plan
 
     def solve(self, f: Floats, out: Floats) -> Floats:
         """Write the accelerations [nu] by generalized forces, of this rank's arrays, which are read by address."""

@@ -30,9 +30,11 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
 from mpimbs.dynamics.operators.stage_kernels import (
+    LoadsPlan,
     StagePlan,
     TensionPlan,
     factor_stage,
+    loads_of_one,
     look_at_tension,
     solve_stage,
     stage_changes,
@@ -49,7 +51,8 @@ from mpimbs.sweep.along_joints import Stops
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.grip import NO_GRIP, Grip
 from mpimbs.sweep.motion import speeds_of_rates
-from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, Structure
+from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, TURNING, Structure
+from mpimbs.values.handles import SIZE
 
 Compiled = tuple[int, int, int, Integers]
 NO_ROWS = np.zeros((0, 8), np.int64)
@@ -100,15 +103,16 @@ class _Bodies:
 class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
 
-    Of chains by sweeps in lanes, messages included. All ranks make it together and call.
+    Of chains by sweeps in lanes, messages included, of `one_tree`, on one rank, by one. All ranks make it together and
+    call.
     """
 
-    def __init__(self, divided: DividedSystem) -> None:
-        self._divided, subchain = divided, divided.subchain
+    def __init__(self, divided: DividedSystem, one_tree: bool) -> None:
+        self._divided, subchain, at_rest = divided, divided.subchain, np.zeros(6)
         self._still = np.zeros(subchain.nu)
         self.sweeps: InverseSweeps | None = None
         if subchain.system.is_chain:
-            self.sweeps = InverseSweeps(divided, np.zeros(6), apart=True)
+            self.sweeps = InverseSweeps(divided, at_rest, apart=True)
             structures = [structure for structure, _ in self.sweeps.joints]
             self.bodies = _Bodies(structures, subchain.first)
             for structure, lanes in zip(structures, self.bodies.lanes, strict=True):
@@ -116,11 +120,17 @@ class _Product:
             return
         made = subchain.made
         m = len(made.structure.steps)
-        steps = made.structure.steps.copy()
+        steps, fixed = made.structure.steps.copy(), made.structure.fixed.reshape(-1, FIXED)
+        fixed = fixed[steps[:, BODY]]
+        fixed[:, _INERTIA:] = 0.0
         steps[:, BODY] = np.arange(m)
         added, none = np.zeros(m * ADDED), np.zeros(0)
-        self._structure = made.structure._replace(steps=steps, fixed=np.zeros(m * FIXED), armature=none, added=added)
+        self._structure = made.structure._replace(steps=steps, fixed=fixed.reshape(-1), armature=none, added=added)
         self._carriers = made.body_step
+        if one_tree:
+            added.reshape(-1, ADDED)[self._carriers, _MASS] = 1 + np.arange(subchain.n_bodies)
+            self.sweeps = InverseSweeps(divided, at_rest, structure=self._structure)
+            self.bodies = _Bodies([self._structure], 0)
 
     def take(self, q: Floats, matrices: Floats, times: float) -> None:
         """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
@@ -272,15 +282,15 @@ class ImplicitMatrix:
         self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
         self._tau, self._z = np.empty(nu), np.empty(nu)
         # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
-        self._swept = swept is not None and self._lengths is None and (not of_bodies or system.is_chain)
+        found = heavier.compiled if self._lengths is None and (swept is not None or not of_bodies) else None
+        self._swept, at = found is not None, found or (0, 0, NO_BODIES)
         self._joints_alone = self._swept and not of_bodies
-        at = swept.compiled if swept is not None and self._swept else (0, 0, NO_BODIES)
         plan = StagePlan(
             structure=structure, q=self._q, by_speed=np.zeros(nu), by_place=np.zeros(nu),
             plain=int(not (structure.steps[:, TURN] == 4).any()), step=self._step, stiffness=columns.stiffness,
             damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
-            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1],
-            factors=at[2], needed=0, pulls=NO_BODIES, drags=NO_BODIES, pulled=0, dragged=0, still=self._still,
+            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1], factors=at[2],
+            needed=0, pulls=NO_BODIES, drags=NO_BODIES, pulled=0, dragged=0, still=self._still,
             along=np.empty(nu), pushing=np.empty(nu), bodies=NO_ROWS, of_pulls=NO_ROWS, own=np.zeros(0),
             tension=NO_BODIES,
         )  # fmt: skip
@@ -357,14 +367,15 @@ class ImplicitMatrix:
 
     def with_tension(self, tension: Tension, part: Part) -> Compiled | None:
         """Give where compiled code finds stages with the tension of lines, by evaluations of a part; as `compiled`."""
-        if not (self._swept and self._bodies is not None and isinstance(part, Subchains)):
+        lanes, alone = isinstance(part, Subchains), self._divided.comm.size == 1
+        if not (self._swept and self._bodies is not None and (lanes or alone)):
             return None
         whole, pulls, room = part.whole, self._pulls, np.empty(0)
         assert pulls.sweeps is not None
-        joint_loads = JOINT_LOADS_OF_ALL[part.width]
+        joint_loads, table = (JOINT_LOADS_OF_ALL[part.width], part.plan) if lanes else (loads_of_one, self._loads.data)
         found = TensionPlan(
-            part=part.plan,
-            joint_loads=address_of(joint_loads, part.plan, room, room, room, room),
+            part=table,
+            joint_loads=address_of(joint_loads, table, room, room, room, room),
             loads=np.zeros(len(whole.structure.steps) * 6),
             carriers=whole.made.body_step,
             frames=np.ascontiguousarray(whole.made.body_frame).reshape(-1),
@@ -381,6 +392,14 @@ class ImplicitMatrix:
         self._table.set("pulled", 1)
         self._table.set("dragged", 0)
         return self._entries(address_of(look_at_tension, self._table.data, room, room, room))
+
+    @functools.cached_property
+    def _loads(self) -> Table:
+        """What `loads_of_one` is given."""
+        subchain, nothing = self._subchain, np.zeros(0)
+        made, turns, room = subchain.made, subchain.nothing_before(TURNING), np.empty((2, subchain.nu))
+        where = made.structure, made.springs, subchain.work, turns, self._divided.root, NO_BODIES, nothing
+        return Table(LoadsPlan(*where, room[0], room[1], np.empty(SIZE)))
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
@@ -406,7 +425,7 @@ class ImplicitMatrix:
         return self._product("drags")
 
     def _product(self, name: str) -> _Product:
-        made = _Product(self._divided)
+        made = _Product(self._divided, isinstance(self._heavier, LoadSweeps))
         if (sweeps := made.sweeps) is not None:
             room = self._still
             self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))

@@ -277,6 +277,8 @@ class InverseSweeps:
         Acceleration of the root, -g; read whenever it is called.
     apart : bool
         As `Contents.apart`, of a chain; rotors don't count then.
+    structure : Structure, optional
+        Of a tree: what is swept, not in lanes, in place of its own; rotors don't count then.
 
     Attributes
     ----------
@@ -290,7 +292,9 @@ class InverseSweeps:
         What is swept of a chain.
     """
 
-    def __init__(self, divided: DividedSystem, root: Floats, apart: bool = False) -> None:
+    def __init__(
+        self, divided: DividedSystem, root: Floats, apart: bool = False, structure: Structure | None = None
+    ) -> None:
         subchain, comm = divided.subchain, divided.comm
         first, last = subchain.first, subchain.last
         self._subchain, self._scans = subchain, []
@@ -310,7 +314,7 @@ class InverseSweeps:
             part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
             self.joints = self._tiles.kinds.joints
         else:
-            part, by_width = self._tree(patterns, divided.division.width, wrenches), NEEDED_BY_TREE
+            part, by_width = self._tree(patterns, divided.division.width, wrenches, structure), NEEDED_BY_TREE
             self.lanes = self._subtrees.width if self._subtrees else 1
         rotors = subchain.with_rotors.armature
         no_scan = np.zeros(0, np.int64)
@@ -320,7 +324,7 @@ class InverseSweeps:
             passed=self._scans[1].plan if self._scans else no_scan,
             value=np.zeros(PASSED),
             root=root,
-            rotors=rotors if rotors.any() and not apart else np.zeros(0),
+            rotors=rotors if rotors.any() and not apart and structure is None else np.zeros(0),
             alone=int(comm.size == 1),
             nq=subchain.nq,
             nu=subchain.nu,
@@ -329,15 +333,18 @@ class InverseSweeps:
         self.plan, self.needed = self._table.data, by_width[self.lanes]
         self._set_wrenches()
 
-    def _tree(self, patterns: Any, width: int, wrenches: bool) -> Integers:
+    def _tree(self, patterns: Any, width: int, wrenches: bool, structure: Structure | None) -> Integers:
         """Make the table of a tree."""
         made = self._subchain.made
-        chosen = choose_lane_subtrees(made, patterns, NO_BODIES, width, width == 0)
-        if chosen.any:
+        if structure is not None:
+            made = made._replace(structure=structure)
+        elif (chosen := choose_lane_subtrees(made, patterns, NO_BODIES, width, width == 0)).any:
             self._subtrees = LaneSubtrees(made, 1, chosen, wrenches)
             made = self._subtrees.trunk
+        if made is not self._subchain.made:
             s = made.structure
             self._work = workspace(len(s.steps), len(s.axes), made.junctions, wrenches=wrenches)
+        if self._subtrees:
             self._rooms = WrenchRooms(self._subtrees.wrenches_taken(self._work.wrench))
         subtrees = self._subtrees.plan if self._subtrees else NO_BODIES
         total = np.zeros(len(made.structure.axes))

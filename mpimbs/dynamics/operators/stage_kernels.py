@@ -11,12 +11,12 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, assign, borrowed, read, schema, span
-from mpimbs.parts.entries import loads_of_bodies
+from mpimbs.parts.entries import joint_loads, loads_of_bodies
 from mpimbs.sweep.added import put_added, straightened
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
 from mpimbs.sweep.grip import holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
-from mpimbs.sweep.structure import Structure
+from mpimbs.sweep.structure import Springs, Structure, Workspace
 
 
 class TensionPlan(NamedTuple):
@@ -31,6 +31,21 @@ class TensionPlan(NamedTuple):
     levers: Floats  # [n * 3]: see `sweep.added.straightened`, as for the following
     of_one: Floats  # [n * 6]
     stiffness: Floats  # [n * ADDED], written
+
+
+class LoadsPlan(NamedTuple):
+    """How the loads of joints are found of all bodies as one piece, on one rank: see `parts.entries.joint_loads`."""
+
+    structure: Structure
+    springs: Springs
+    work: Workspace
+    turns: Floats  # of the world
+    root: Floats  # [6]: its acceleration, -g
+    none: Integers
+    nothing: Floats
+    total: Floats  # [nu]: room, as are the following
+    udot: Floats
+    block: Floats
 
 
 class StagePlan(NamedTuple):
@@ -67,7 +82,7 @@ class StagePlan(NamedTuple):
     pushing: Floats
 
 
-STAGE, TENSION = schema(StagePlan), schema(TensionPlan)
+STAGE, TENSION, LOADS = schema(StagePlan), schema(TensionPlan), schema(LoadsPlan)
 
 
 @kernel(inline=True)
@@ -153,6 +168,16 @@ def factor_stage(plan, q, u, step, grip, anchors):
         put_added(s.of_pulls, none, stiffness, step, none, 0.0)
         put_added(s.bodies, s.own, stiffness, step * step, none, step)
     return call_at(s.factor, (s.factors,))
+
+
+@kernel
+def loads_of_one(plan, q, u, tau, loads):
+    """Write what all steps receive through their joints [m * 6], in their frames, in the state of an evaluation."""
+    p = read(plan, LOADS)
+    given = p.turns, p.root, p.none, p.nothing
+    tau, loads = borrowed(tau), borrowed(loads)
+    joint_loads(p.structure, p.springs, p.work, borrowed(q), borrowed(u), tau, *given, loads, p.total, p.udot, p.block)
+    return True
 
 
 @kernel

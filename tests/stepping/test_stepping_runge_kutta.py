@@ -198,7 +198,7 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
         end = 0.1 if system is looped else 0.5
         one = simulate(system, end, comm, **given)
         # Also where it is seen whether tension counts; that of loops, and of trees on several ranks, is left to Python.
-        left = comm.size > 1 or system is looped and tension == "on"
+        left = comm.size > 1 or (system is looped and tension == "on")
         assert not stages or system not in (first, *(() if left else (tree, looped)))
         with monkeypatch.context() as patch:
             patch.setattr(StageMatrix, "compiled", None)

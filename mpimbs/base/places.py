@@ -101,10 +101,10 @@ def _input_at(path: Path) -> str | None:
             if os.path.samestat(own, os.stat(file)):
                 return f"an input ({file.name})"
     ending = path.suffix
-    for name, module in list(sys.modules.items()):
-        source = getattr(module, "__file__", None)
-        with contextlib.suppress(OSError, TypeError, ValueError):  # of hundreds, few have a name that ends so
-            if source and str(source).endswith(ending) and os.path.samestat(own, os.stat(source)):
+    sources = ((name, str(getattr(module, "__file__", None))) for name, module in list(sys.modules.items()))
+    for name, source in filter(lambda each: each[1].endswith(ending), sources):  # few of hundreds
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.samestat(own, os.stat(source)):
                 return f"the Python module {name}"
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 from dataclasses import dataclass
@@ -223,6 +224,7 @@ def make_dataset(file: h5py.File, name: str, shape: tuple[int, ...], **options: 
     return file.create_dataset(name, shape, "f8", dcpl=creation, **options)
 
 
+@functools.cache  # one file after the other is read for them
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     from importlib import metadata

@@ -1,6 +1,7 @@
 """The stages of linearly implicit steps in compiled code: what joints and bodies resist by, and solutions.
 
-Of chains and of trees on one rank all of it is; see `implicit_matrix` for what is computed, and for the rest.
+Of chains and of trees on one rank all of it is, of others where joints alone resist; see `implicit_matrix` for what is
+computed, and for the rest.
 """
 
 from __future__ import annotations

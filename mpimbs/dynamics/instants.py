@@ -56,8 +56,8 @@ class States:
     @property
     def poses(self) -> Floats:
         """Position (m) and quaternion of the bodies [states, n, 7]."""
-        pairs = enumerate(zip(self.q, self.u, strict=True))
-        return np.array([pose_numbers(*self._dynamics(k).poses(*state)) for k, state in pairs])
+        found = [self._dynamics(k).poses(*state) for k, state in enumerate(zip(self.q, self.u, strict=True))]
+        return pose_numbers(*map(np.array, zip(*found, strict=True)))
 
     @property
     def joint_loads(self) -> Floats:

@@ -409,7 +409,8 @@ class _CopiesAt(States):
 
     @property
     def poses(self) -> Floats:
-        return np.array([pose_numbers(*self._copies.poses(k, q)) for k, q in enumerate(self.q)])
+        found = [self._copies.poses(k, q) for k, q in enumerate(self.q)]
+        return pose_numbers(*map(np.array, zip(*found, strict=True)))
 
     def carried(self, k: int) -> CarriedLoads:
         if not self._left[k]:

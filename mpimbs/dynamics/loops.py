@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 OPEN = 1e-6  # of 1 rad, of the size of the system and of its speeds: a state is open, rather than rounded
 NEARLY = 1e-12  # rad, of the size of a loop, and of the speeds: closed, whatever the size of the system is
 LOST = 1e-9  # of the largest load, what cancels of the loads of redundant constraints without a warning
-# of the largest acceleration, slides over the size of the system, or that of motions along a circle at these speeds: by
-# how much refinement may change what was right
+# of the largest acceleration, of joints or of bodies that loops hold, slides over the size of the system: by how much
+# refinement may change what was right
 DOUBTFUL = 1e-11
 REFINEMENTS = 20  # at the most, of one evaluation: each may gain no more than a digit
 GAINED = 0.9  # of the change before, beyond which a further one gains nothing
@@ -152,7 +152,9 @@ class ClosedLoops(StateClosing):
         others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
         comm, boundary, last = divided.comm, divided.boundary_motion(q, u), np.inf
-        unit, weight = divided.units[1], float(np.linalg.norm(divided.root)) / divided.scales.length
+        length = divided.scales.length
+        unit, weight = divided.units[1], float(np.linalg.norm(divided.root)) / length
+        of_bodies = np.array([1.0] * 3 + [length] * 3)
         self.refining = bool(self.refining)
         for _ in range(REFINEMENTS):
             steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
@@ -163,8 +165,8 @@ class ClosedLoops(StateClosing):
                 loops.asked[:] = left[loops.numbers]
             found = [array.copy() for array in linear]
             change = self._change(q, u, 0.0, 0.0, 1.0)
-            sizes = largest_magnitudes(comm, change / unit, udot / unit, u / unit)
-            most = max(sizes[1], sizes[2] ** 2, weight)
+            sizes = largest_magnitudes(comm, change / unit, udot / unit, bodies[part.looped] / of_bodies)
+            most = max(sizes[1], sizes[2], weight)
             much = bool(DOUBTFUL * most < sizes[0] < np.inf and sizes[0] <= GAINED * last)
             last = sizes[0]
             for array, before in zip(linear, found, strict=True):

@@ -354,8 +354,18 @@ class Loops:
 
         Moments (N m) about, and forces (N) at, the bodies' origins, in their frames; a body for each end that it has.
         """
-        acts = self._here & (self._loop_table.turns != GEARED)[:, None]
-        return self._loop_table.bodies[acts], self._acting()[acts]
+        return self._loop_table.bodies[self._acts], self._acting()[self._acts]
+
+    @functools.cached_property
+    def _acts(self) -> npt.NDArray[np.bool_]:
+        """Which ends are of bodies here, and not of gears [n, 2]."""
+        return self._here & (self._loop_table.turns != GEARED)[:, None]
+
+    @property
+    def ends(self) -> Integers:
+        """The bodies here on which loops act, as `wrenches` has them [k]."""
+        found: Integers = self._loop_table.bodies[self._acts]
+        return found
 
     def gear_forces(self) -> tuple[Integers, Floats]:
         """The bodies here [k] on whose joints gears act, and the forces along these that an evaluation found [k]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -129,6 +130,12 @@ class Intervals(PartByHandles):
         if not found.any():
             return tau
         return found + tau if len(tau) else found
+
+    @functools.cached_property
+    def looped(self) -> Integers:
+        """The bodies of the whole on which loops act, not gears [any]."""
+        found = [part[0].first - self.whole.first + loops.ends for part in self._parts for loops in part.all_loops]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
     def loop_rows(
         self, accelerations: Floats, magnitudes: Floats, udot: Floats, count: int

@@ -112,6 +112,23 @@ def test_a_ring_that_turns_without_weight_is_not_refined(comm: MPI.Comm) -> None
         assert dynamics.loops.refining is False
 
 
+def test_what_is_refined_is_beside_a_flywheel() -> None:
+    """A bob of a tonne on a rod of a microgram, closed as a loop, loses 3e-6 without, however fast another body turns."""
+    system, bodies = System(gravity=(0, -9.81, 0)), ("rod", "bob")
+    inertia = (3.3e-10, 1e-13, 3.3e-10, 0, 0, 0)
+    system.add(name="rod", mass=1e-9, center_of_mass=(0, -1, 0), inertia=inertia, joint={"type": "revolute"})
+    bob = {"type": "free", "q": (1, 0, 0, 0, 0, -2, 0)}
+    system.add(name="bob", parent="world", mass=1e3, inertia=(40, 40, 40, 0, 0, 0), joint=bob)
+    system.add_wrench("bob", force=(1e3, 0, 0), frame="world")
+    system.add_loop(name="weld", type="fixed", bodies=bodies, positions=((0, -2, 0), (0, 0, 0)))
+    wheel = {"type": "revolute", "u": (1e5,)}
+    system.add(name="flywheel", parent="world", mass=1.0, inertia=(1, 1, 1, 0, 0, 0), joint=wheel)
+    with closing(Dynamics(system, MPI.COMM_SELF)) as dynamics:
+        udot = dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+        assert dynamics.loops.refining
+    assert abs(udot[0] - 2e3 / 4040.0) < 1e-9  # rad/s^2, about the hinge
+
+
 @pytest.mark.cases(6)
 @pytest.mark.parametrize("seed", range(SYSTEMS))
 def test_a_state_that_is_described_otherwise(comm: MPI.Comm, seed: int) -> None:

@@ -113,7 +113,7 @@ def test_a_ring_that_turns_without_weight_is_not_refined(comm: MPI.Comm) -> None
 
 
 def test_what_is_refined_is_beside_a_flywheel() -> None:
-    """A bob of a tonne on a rod of a microgram, closed as a loop, loses 3e-6 without, however fast another body turns."""
+    """A bob of a tonne on a rod of a microgram, closed as a loop, loses 3e-6 without, however fast another turns."""
     system, bodies = System(gravity=(0, -9.81, 0)), ("rod", "bob")
     inertia = (3.3e-10, 1e-13, 3.3e-10, 0, 0, 0)
     system.add(name="rod", mass=1e-9, center_of_mass=(0, -1, 0), inertia=inertia, joint={"type": "revolute"})

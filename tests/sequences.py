@@ -31,6 +31,7 @@ from mpimbs import Simulation, load, restart
 from mpimbs.base.errors import InputError, InterruptionError, SimulationError
 from mpimbs.dynamics import Dynamics
 from mpimbs.files.checkpoint import kept_files
+from mpimbs.model import Loop
 from mpimbs.run.restart import read_checkpoint
 from mpimbs.run.result import Result
 from oracles.dense import Array
@@ -167,9 +168,12 @@ class Life:
     def _begin_there(self) -> None:
         """A run that begins in the last sample of the output has that state, unless the structure has changed.
 
-        Bit by bit, but that loops are closed once more.
+        Bit by bit, but that loops are closed once more. What follows a given motion begins where that does, at no time.
         """
         found, system = load(self.output), self.course.system
+        joints, loops = system.contents.columns().prescribed, system.contents.loops
+        if joints.any() or any(loop.motion is not None for loop in loops if isinstance(loop, Loop)):
+            return
         try:
             begun = Simulation(system, self.part, state=self.output, **self.course.settings)
         except InputError:

@@ -146,10 +146,16 @@ class Evaluation:
         return Table(
             LoadedPlan(
                 self._table.data, phases, none if self._placing is None else self._placing.data,
-                none if acting is None else acting.plan, np.zeros(self._part.whole.nu if acting is not None else 0),
+                none if acting is None else acting.plan, self.no_tau if acting is None else self.acted,
                 wrenches, rooms, numbers, addresses_of(self._clocks), self._messages,
             )
         )  # fmt: skip
+
+    @functools.cached_property
+    def acted(self) -> Floats:
+        """Forces on joints [nu] in the last evaluation that was one call (`compiled`), those that were given with what
+        functions and tendons added; empty where nothing is added."""
+        return np.zeros(self._subchain.nu if self._external.any else 0)
 
     @functools.cached_property
     def _clocks(self) -> list[Floats]:

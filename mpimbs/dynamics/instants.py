@@ -56,8 +56,11 @@ class States:
     @property
     def poses(self) -> Floats:
         """Position (m) and quaternion of the bodies [states, n, 7]."""
-        found = [self._dynamics(k).poses(*state) for k, state in enumerate(zip(self.q, self.u, strict=True))]
-        return pose_numbers(*map(np.array, zip(*found, strict=True)))
+        return pose_numbers(*map(np.array, zip(*map(self.poses_of, range(len(self.q))), strict=True)))
+
+    def poses_of(self, k: int) -> tuple[Floats, Floats]:
+        """Rotations [n, 3, 3] and positions [n, 3] (m) in a state."""
+        return self._dynamics(k).poses(self.q[k], self.u[k])
 
     @property
     def joint_loads(self) -> Floats:

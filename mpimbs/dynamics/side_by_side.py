@@ -29,7 +29,6 @@ from mpimbs.model.facts import digest
 from mpimbs.model.summary import validate
 from mpimbs.parallel.exchange import Exchange
 from mpimbs.parts.entries import SYSTEMS_ALONE
-from mpimbs.parts.kinematics import pose_numbers
 from mpimbs.parts.scales import scales_of
 from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
@@ -407,10 +406,8 @@ class _CopiesAt(States):
     def energy(self) -> Floats:
         return self._copies.energies(self.q, self.u)
 
-    @property
-    def poses(self) -> Floats:
-        found = [self._copies.poses(k, q) for k, q in enumerate(self.q)]
-        return pose_numbers(*map(np.array, zip(*found, strict=True)))
+    def poses_of(self, k: int) -> tuple[Floats, Floats]:
+        return self._copies.poses(k, self.q[k])
 
     def carried(self, k: int) -> CarriedLoads:
         if not self._left[k]:

@@ -39,21 +39,23 @@ Rows = Annotated[Integers, 8]  # [any, 8]
 _LINE = 8  # doubles in a cache line
 
 
+def _view(context: Any, builder: Any, array_type: Any, data: Any, shape: list[Any]) -> Any:
+    """Make an array of a type and a shape of one or two numbers, of what stands at a pointer; nobody owns it."""
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+    strides = [*(builder.mul(size, count) for count in shape[1:]), size]
+    array = context.make_array(array_type)(context, builder)
+    context.populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
 def _array_at(kind: Any, row: int = 0) -> Any:
-    """Make the array of a kind that begins at an address and has so many elements, in rows of so many or flat; nobody
-    owns it."""
+    """Make the array of a kind that begins at an address and has so many elements, in rows of so many or flat."""
     array_type = types.Array(kind, 2 if row else 1, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind)))
-        shape, strides = [args[1]], [size]
-        if row:
-            of_row = ir.Constant(args[1].type, row)
-            shape, strides = [builder.sdiv(args[1], of_row), of_row], [builder.mul(size, of_row), size]
-        array = context.make_array(array_type)(context, builder)
+        of_row = ir.Constant(args[1].type, row)
         data = builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
-        context.populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-        return array._getvalue()
+        return _view(context, builder, array_type, data, [builder.sdiv(args[1], of_row), of_row] if row else [args[1]])
 
     return array_type(types.int64, types.int64), lower
 
@@ -76,12 +78,9 @@ def _rows_at(typing_context: Any, address: Any, size: Any) -> Any:
 @intrinsic
 def _span(typing_context: Any, array: Any, first: Any, count: Any) -> Any:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        whole, part = context.make_array(array)(context, builder, args[0]), context.make_array(array)(context, builder)
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        whole = context.make_array(array)(context, builder, args[0])
         bound(context, builder, args[1], args[2], whole.nitems)
-        data = builder.gep(whole.data, [args[1]])
-        context.populate_array(part, data=data, shape=[args[2]], strides=[size], itemsize=size, meminfo=None)
-        return part._getvalue()
+        return _view(context, builder, array, builder.gep(whole.data, [args[1]]), [args[2]])
 
     return array(array, types.intp, types.intp), lower
 
@@ -99,14 +98,9 @@ def _rows(typing_context: Any, array: Any, count: Any, each: Any) -> Any:
     rows_type = types.Array(array.dtype, 2, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        flat, rows = (
-            context.make_array(array)(context, builder, args[0]),
-            context.make_array(rows_type)(context, builder),
-        )
+        flat = context.make_array(array)(context, builder, args[0])
         bound(context, builder, 0, builder.mul(args[1], args[2]), flat.nitems)
-        shape, strides = [args[1], args[2]], [builder.mul(flat.itemsize, args[2]), flat.itemsize]
-        context.populate_array(rows, data=flat.data, shape=shape, strides=strides, itemsize=flat.itemsize, meminfo=None)
-        return rows._getvalue()
+        return _view(context, builder, rows_type, flat.data, [args[1], args[2]])
 
     return rows_type(array, types.intp, types.intp), lower
 
@@ -287,15 +281,8 @@ def _flat(array: Any, axes: int) -> Any:
     flat_type = types.Array(types.float64, 1, "C")
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        given, flat = (
-            context.make_array(array)(context, builder, args[0]),
-            context.make_array(flat_type)(context, builder),
-        )
-        size, strides = given.itemsize, [given.itemsize]
-        context.populate_array(
-            flat, data=given.data, shape=[given.nitems], strides=strides, itemsize=size, meminfo=None
-        )
-        return flat._getvalue()
+        given = context.make_array(array)(context, builder, args[0])
+        return _view(context, builder, flat_type, given.data, [given.nitems])
 
     return flat_type(array), lower
 

@@ -188,8 +188,6 @@ class RungeKutta(Integrator):
             size = own.size
             smaller = self._fixed is None and size > m.TINY * max(abs(began), 1e-3)
             if (broken or stuck is not None) and smaller and not self._broke.anywhere():
-                if broken:  # at the first stage, maybe: what is not finite there is asked for again
-                    c[m.KNOWN] = m.NOTHING_KNOWN
                 own.step = BROKEN_FACTOR * size
                 self._retried += 1
                 return False
@@ -215,11 +213,13 @@ class RungeKutta(Integrator):
         return self._closed.why_open() if self._own.counts[m.OUTCOME] == m.OPEN else None
 
     def _take_back(self, accepted: int) -> None:
+        """Be where the last step began: what the matrix looks at, or was not finite, is evaluated anew."""
         if accepted:
             self._own.undo()
             self._taken -= 1
-        if self._matrix is not None:
-            self._own.counts[m.KNOWN] = m.NOTHING_KNOWN  # looked at anew, as after a restart
+        c = self._own.counts
+        if self._matrix is not None or c[m.OUTCOME] == m.BROKEN:
+            c[m.KNOWN] = m.NOTHING_KNOWN
 
     def _note(self, target: float) -> None:
         """Note the sizes of steps that were taken, negative of one that the time ahead has shortened."""

@@ -104,7 +104,7 @@ def test_what_is_refined_in_metres_is_in_any_unit(comm: MPI.Comm, metre: float) 
 
 
 def test_a_ring_that_turns_without_weight_is_not_refined(comm: MPI.Comm) -> None:
-    """What accelerates there is rounding, beside the squares of its speeds: refined, a step takes 50 times as long."""
+    """What accelerates there is rounding, beside that of its bodies: refined, a step takes 50 times as long."""
     with closing(Dynamics(system_from("ring:12"), comm)) as dynamics:
         q, u = dynamics.subchain.q, dynamics.subchain.u
         largest = np.abs(dynamics.gather_u.everywhere(dynamics.accelerations(q, u))).max(initial=0.0)

@@ -399,7 +399,7 @@ class ImplicitMatrix:
         subchain, nothing = self._subchain, np.zeros(0)
         made, turns, room = subchain.made, subchain.nothing_before(TURNING), np.empty((2, subchain.nu))
         where = made.structure, made.springs, subchain.work, turns, self._divided.root, NO_BODIES, nothing
-        return Table(LoadsPlan(*where, room[0], room[1], np.empty(SIZE)))
+        return Table(LoadsPlan(*where, self._divided.evaluation.acted, room[0], room[1], np.empty(SIZE)))
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""

@@ -44,6 +44,7 @@ class LoadsPlan(NamedTuple):
     root: Floats  # [6]: its acceleration, -g
     none: Integers
     nothing: Floats
+    acted: Floats  # [nu]: forces on joints in the evaluation, or none: those that are given
     total: Floats  # [nu]: room, as are the following
     udot: Floats
     block: Floats
@@ -176,7 +177,7 @@ def loads_of_one(plan, q, u, tau, loads):
     """Write what all steps receive through their joints [m * 6], in their frames, in the state of an evaluation."""
     p = read(plan, LOADS)
     given = p.turns, p.root, p.none, p.nothing
-    tau, loads = borrowed(tau), borrowed(loads)
+    tau, loads = p.acted if p.acted.size > 0 else borrowed(tau), borrowed(loads)
     joint_loads(p.structure, p.springs, p.work, borrowed(q), borrowed(u), tau, *given, loads, p.total, p.udot, p.block)
     return True
 

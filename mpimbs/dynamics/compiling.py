@@ -134,6 +134,8 @@ def compile_implicit(dynamics: Dynamics) -> None:
     if (resting := dynamics.inertia.implicit_matrix.resting) is not None:
         _compile(resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.divided.lanes))
+    if dynamics.system.is_chain and dynamics.system.loops:  # the loads of whose joints are found as those of trees
+        first_on_node(dynamics.comm, functools.partial(_compile_stages, False, 1))
     if dynamics.system.springs:
         first_on_node(dynamics.comm, compile_inverse)
 

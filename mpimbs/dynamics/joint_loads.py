@@ -118,7 +118,8 @@ class JointLoads:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
         comm, part, subchain = self._divided.comm, self._divided.subchains, self._divided.subchain
         if isinstance(part, AbsoluteBodies):
-            work, _ = wrenched_by_loops(comm, subchain, part, len(self._divided.system.loops))
+            count, none = len(self._divided.system.loops), np.zeros(0)
+            work, *_ = wrenched_by_loops(comm, subchain, part, count, none)
             steps, boundary = part.loads[: len(part.wrenches)], self._divided.boundary_motion(q, u)
             part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self._divided.root, work)
 
@@ -143,7 +144,7 @@ class JointLoads:
             return np.zeros(self._divided.subchain.nu)
         forces, wrenches = acted.forces, None
         if isinstance(part, Intervals) and self._loops is not None:
-            forces, wrenches = part.geared(forces), part.loop_wrenches()
+            wrenches, forces = part.by_loops(forces)
         given = q, u, forces, self._divided.evaluation.turns
         return motions.forces(q, u, part.joint_loads(*given, wrenches)[1])
 

@@ -207,7 +207,8 @@ class ClosedLoops(StateClosing):
         constraints are redundant, as the evaluation has found them, unless they hardly differ.
         """
         part, divided = self._part, self._divided
-        joints, forces = part.joint_loads(q, u, part.geared(tau), turns, part.loop_wrenches())
+        wrenches, tau = part.by_loops(tau)
+        joints, forces = part.joint_loads(q, u, tau, turns, wrenches)
         found = np.zeros((len(self._names), 6))
         for loops in part.loops:
             found[loops.numbers[loops.owned]] = loops.joint_loads()[loops.owned]

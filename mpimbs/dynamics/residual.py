@@ -216,8 +216,8 @@ def residual_of(
     work, by_loops, looped = subchain.work, NONE, loops is not None
     if looped:
         assert isinstance(part, Intervals)
-        work, by_loops = wrenched_by_loops(comm, subchain, part, len(dynamics.system.loops))
-        acting = part.geared(acting)
+        count = len(dynamics.system.loops)
+        work, by_loops, acting = wrenched_by_loops(comm, subchain, part, count, acting)
     boundary = dynamics.boundary_motion(q, u)
     accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root, work=work)
 

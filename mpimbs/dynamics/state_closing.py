@@ -23,7 +23,7 @@ from mpimbs.dynamics.closing import CLOSED, LARGE, NOT_LARGE, ROUNDS, SMALLEST_S
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table, rows_of
-from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, measured_loops, numbers_at, round_places
+from mpimbs.loops.apart import count_turns, farthest_end, measure_apart, numbers_at, of_some_loops, round_places
 from mpimbs.loops.closing import FOUND
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
 from mpimbs.parallel.native import channel
@@ -52,7 +52,7 @@ class StateClosing:
         self._divided, self._part, self._parts = divided, part, part.loops
         self._names = [loop.name for loop in divided.system.loops]
         nq, nu, count = divided.subchain.nq, divided.subchain.nu, len(self._names)
-        self._table, self._stopped = measured_loops(part.measured() for part in self._parts), SimulationError()
+        self._table, self._stopped = of_some_loops(part.measured() for part in self._parts), SimulationError()
         self.seen, self.spent = np.zeros(c.ALL_SEEN), np.zeros(len(divided.evaluation.laps) + 3)
         self._closing = c.Closing(
             self._table.data, np.zeros(4 * count), np.zeros(count), divided.still, np.empty(nq), np.empty(nq),

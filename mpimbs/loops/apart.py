@@ -1,4 +1,7 @@
-"""How far loops are from closed, as an evaluation has measured it, and how much of that is rounding: compiled."""
+"""What an evaluation has found of loops: how far they are from closed, how much of that is rounding, what they do.
+
+All of it is compiled.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import sqrt
 from mpimbs.kernels.memory import FloatItem, Rows, Table, borrowed, read, schema
+from mpimbs.kernels.tuples import load9
 from mpimbs.loops.loop_joints import POSITION
 from mpimbs.spatial.rows import ROW
+from mpimbs.spatial.vectors import rotate
 
 ROUNDING = 1e-15  # rad, and m of the size of a loop and of how far it is from the origin: closer loops don't close
 # Columns of rows, behind where an array of numbers is (address, size): how far numbers are apart; which loop it is, or
-# how far motions are apart. Of windings there is an array that is read, too.
-STRIDE, LOOP, OF_MOTION, TAKEN = 2, 3, 3, 2
-_NUMBERS, _TAKEN = FloatItem(0), FloatItem(TAKEN)
+# how far motions are apart. Of windings there is an array that is read, too. Of ends there is which number drives
+# stand at, the loads, how far these are apart, and which step it is, or which speed.
+STRIDE, LOOP, OF_MOTION, TAKEN, DRIVEN, CARRIED, OF_CARRIED, ACTS_ON = 2, 3, 3, 2, 3, 4, 6, 7
+_NUMBERS, _TAKEN, _CARRIED = FloatItem(0), FloatItem(TAKEN), FloatItem(CARRIED)
 
 
 class MeasuredLoops(NamedTuple):
@@ -32,7 +38,42 @@ class MeasuredLoops(NamedTuple):
     roundings: Floats  # [n * 3]: of positions, by coordinates, by neither, by distances (1/m)
 
 
-MEASURED = schema(MeasuredLoops)
+class ActingLoops(NamedTuple):
+    """Where it stands what a rank's loops carry, and on what that acts."""
+
+    ends: Rows  # [k, 8]: the columns above, of ends on its bodies, but of gears
+    turns: Floats  # [k * 9]: into the frames of the steps
+    gears: Rows  # [any, 8]
+
+
+MEASURED, ACTING = schema(MeasuredLoops), schema(ActingLoops)
+
+
+@kernel
+def add_what_loops_do(acting, wrenches, tau):
+    """Add what loops carry to wrenches on steps [m * 6], in their frames, and of gears to forces along joints [nu]."""
+    p, wrenches, tau = read(acting, ACTING), borrowed(wrenches), borrowed(tau)
+    for k in range(p.ends.shape[0]):
+        row, turn = p.ends[k], load9(0.0, p.turns, 9 * k)
+        for half in range(0, 6, 3):
+            x, y, z = rotate(turn, (_acting(row, half), _acting(row, half + 1), _acting(row, half + 2)))
+            at = 6 * row[ACTS_ON] + half
+            wrenches[at] += x
+            wrenches[at + 1] += y
+            wrenches[at + 2] += z
+    for k in range(p.gears.shape[0]):
+        row = p.gears[k]
+        tau[row[ACTS_ON]] += read(row, _NUMBERS)[0] * read(row, _CARRIED)[0]
+
+
+@kernel
+def _acting(row, i):
+    """A number of the load on an end, in the frame in which it was measured."""
+    numbers, loads, stride, apart = read(row, _NUMBERS), read(row, _CARRIED), row[STRIDE], row[OF_CARRIED]
+    found = 0.0
+    for j in range(ROW):
+        found += numbers[(i * ROW + j) * stride] * loads[j * apart]
+    return found + numbers[(row[DRIVEN] + i) * stride]
 
 
 @kernel
@@ -89,9 +130,10 @@ def count_turns(measured):
         read(row, _NUMBERS)[0] = read(row, _TAKEN)[0]
 
 
-def measured_loops(parts: Iterable[MeasuredLoops]) -> Table:
-    """Give the table of some loops together."""
-    return Table(MeasuredLoops(*(np.concatenate(field) for field in zip(*parts, strict=True))))
+def of_some_loops(parts: Iterable[Any]) -> Table:
+    """Give the table of some loops together, from what there is of each: `MeasuredLoops`, or `ActingLoops`."""
+    some = list(parts)
+    return Table(type(some[0])(*(np.concatenate(field) for field in zip(*some, strict=True))))
 
 
 def numbers_at(numbers: npt.NDArray[Any]) -> tuple[int, int]:

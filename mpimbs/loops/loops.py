@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros, rows_of
-from mpimbs.loops.apart import MeasuredLoops, numbers_at
+from mpimbs.loops.apart import ActingLoops, MeasuredLoops, numbers_at
 from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
 from mpimbs.loops.loop_events import Closings, groups_of
@@ -21,6 +21,7 @@ from mpimbs.loops.loop_joints import (
     CLOSURE,
     DRIVE,
     DRIVE_A,
+    DRIVE_B,
     ENERGY,
     GEARED,
     GEOMETRY,
@@ -339,7 +340,9 @@ class Loops:
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `JointLoads.joints_and_loops`."""
-        load = self._acting()[:, 1]
+        load = np.einsum("nik,nk->ni", self._measured[:, SIX : 2 * SIX].reshape(-1, 6, ROW), self._loads)
+        load += self._measured[:, DRIVE_B : DRIVE_B + 6]
+        load = np.einsum("nij,npj->npi", self._frames[:, 1], load.reshape(-1, 2, 3)).reshape(-1, 6)
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load
 
@@ -349,12 +352,29 @@ class Loops:
         found: npt.NDArray[np.bool_] = self._here[:, 1] | (self._worldly[:, 1] & self._here[:, 0])
         return found
 
-    def wrenches(self) -> tuple[Integers, Floats]:
-        """The bodies here [k] on which loops act, not gears, and the loads on them that an evaluation found [k, 6].
+    def acting(self, made: Build, speeds: Integers, first: int) -> ActingLoops:
+        """Give where it stands what they carry, and on what it acts of some bodies as one piece, among which these
+        begin with the `first`; `speeds` says where those of each begin."""
+        table, frames = self._loop_table, self._frames
+        loop, end = np.nonzero(self._acts)
+        bodies = first + table.bodies[loop, end]
+        turns = np.swapaxes(made.body_frame[bodies], 1, 2) @ frames[loop, end]
+        ends = self._carried(loop, end * SIX, DRIVE_A + end * (ROW - SIX), made.body_step[bodies])
+        gear, end = np.nonzero(self._here & (table.turns == GEARED)[:, None])
+        on = speeds[first + table.bodies[gear, end]]
+        gears = self._carried(gear, end * SIX + table.axes[gear, end] * ROW, np.zeros_like(end), on)
+        return ActingLoops(ends, turns.ravel(), gears)
 
-        Moments (N m) about, and forces (N) at, the bodies' origins, in their frames; a body for each end that it has.
-        """
-        return self._loop_table.bodies[self._acts], self._acting()[self._acts]
+    def _carried(self, loop: Integers, number: Integers, driven: Integers, on: Integers) -> Integers:
+        """Rows of `ActingLoops`: of loops, from a number of what is measured on."""
+        found = []
+        for numbers, first in ((self._measured, number), (self._loads, 0)):
+            begin, stride = numbers_at(numbers[:1])[0], numbers.strides[1] // numbers.itemsize
+            size = (numbers.shape[1] - first - 1) * stride + 1
+            found += [begin + loop * numbers.strides[0] + first * numbers.strides[1], size, stride]
+        at, size, stride, carried, count, apart = found
+        columns = np.broadcast_arrays(at, size, stride, driven, carried, count, apart, on)
+        return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 
     @functools.cached_property
     def _acts(self) -> npt.NDArray[np.bool_]:
@@ -363,17 +383,9 @@ class Loops:
 
     @property
     def ends(self) -> Integers:
-        """The bodies here on which loops act, as `wrenches` has them [k]."""
+        """The bodies here on which loops act, not gears [k]: one for each end that it has."""
         found: Integers = self._loop_table.bodies[self._acts]
         return found
-
-    def gear_forces(self) -> tuple[Integers, Floats]:
-        """The bodies here [k] on whose joints gears act, and the forces along these that an evaluation found [k]."""
-        gears = self._loop_table.gears
-        axes = self._loop_table.axes[gears]
-        columns = self._measured[gears, : 2 * SIX].reshape(-1, 2, 6, ROW)[:, :, :, 0]
-        forces = np.take_along_axis(columns, axes[:, :, None], axis=2)[:, :, 0] * self._loads[gears, :1]
-        return self._loop_table.bodies[gears][self._here[gears]], forces[self._here[gears]]
 
     def rows(self, accelerations: Floats, magnitudes: Floats, of_joints: Floats) -> tuple[Floats, Floats]:
         """Give what is left of the equations that the joints ask of accelerations, and its magnitude [n, ROW] each.
@@ -421,15 +433,6 @@ class Loops:
         drives = np.abs(self._measured[:, DRIVE_A : DRIVE_A + 2 * ROW]).reshape(-1, 2, ROW)
         moments = drives[:, :, :3].sum(axis=(1, 2)) / self._loop_table.lengths
         return float(moments.sum() + drives[:, :, 3:].sum())
-
-    def _acting(self) -> Floats:
-        """Give the wrenches of loops at the origins of their two bodies, in the frames of these [n, 2, 6]."""
-        measured = self._measured
-        columns = measured[:, : 2 * SIX].reshape(-1, 2, 6, ROW)
-        acting = np.einsum("neik,nk->nei", columns, self._loads)
-        acting += measured[:, DRIVE_A : DRIVE_A + 2 * ROW].reshape(-1, 2, ROW)[:, :, :6]
-        acting = acting.reshape(-1, 2, 2, 3)
-        return np.einsum("neij,nepj->nepi", self._frames, acting).reshape(-1, 2, 6)
 
     def energies_and_powers(self) -> tuple[list[Floats], list[Floats]]:
         """Where the energy of springs (J), and the power of dampers and torques (W), of each driven loop stands that

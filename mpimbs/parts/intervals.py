@@ -9,6 +9,7 @@ import numpy as np
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned_zeros
+from mpimbs.loops.apart import add_what_loops_do, of_some_loops
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.interval import IntervalPart
 from mpimbs.parts.lane_subtrees import Swept
@@ -98,14 +99,21 @@ class Intervals(PartByHandles):
         """Give each as one piece, and its loops, those of the trunk."""
         return ((part[0], part.loops) for part in self._parts)
 
-    def loop_wrenches(self) -> Floats:
-        """Give the wrenches of loops on all bodies at their origins [n, 6], as an evaluation found; body frames."""
-        found = np.zeros((self.whole.n_bodies, 6))
-        for part in self._parts:
-            for loops in part.all_loops:
-                bodies, loads = loops.wrenches()
-                np.add.at(found, part[0].first - self.whole.first + bodies, loads)
-        return found
+    def by_loops(self, tau: Floats) -> tuple[Floats, Floats]:
+        """Give what an evaluation found that loops do: wrenches on all steps as one piece [m, 6], in their frames; and
+        generalized forces, [nu] or none, with those of gears."""
+        wrenches, forces = np.zeros((len(self.whole.made.structure.steps), 6)), np.zeros(self.whole.nu)
+        forces[: len(tau)] = tau
+        if self.loops:
+            add_what_loops_do(self.acting_loops.data, wrenches.reshape(-1), forces)
+        return wrenches, forces
+
+    @functools.cached_property
+    def acting_loops(self) -> Table:
+        """Where compiled code finds what loops do."""
+        made, speeds, first = self.whole.made, self.whole.columns.u_offset, self.whole.first
+        some = [loops.acting(made, speeds, part[0].first - first) for part in self._parts for loops in part.all_loops]
+        return of_some_loops(some)
 
     def owned_loads(self, count: int) -> Floats:
         """Give the loads of the loops that this rank answers for [count, ROW], in terms of C; 0 for others."""
@@ -119,17 +127,6 @@ class Intervals(PartByHandles):
         for loops in self.loops:
             if len(loops.far):
                 loops.joints.loads[loops.far] = loads[loops.numbers[loops.far]]
-
-    def geared(self, tau: Floats) -> Floats:
-        """Generalized forces, [nu] or none, with those of gears, as an evaluation found them."""
-        found, speeds = np.zeros(self.whole.nu), self.whole.columns.u_offset
-        for part in self._parts:
-            for loops in part.all_loops:
-                bodies, forces = loops.gear_forces()
-                np.add.at(found, speeds[part[0].first - self.whole.first + bodies], forces)
-        if not found.any():
-            return tau
-        return found + tau if len(tau) else found
 
     @functools.cached_property
     def looped(self) -> Integers:

@@ -141,18 +141,13 @@ class Subchain:
         made = self.made
         return workspace(len(made.structure.steps), self.nu, made.junctions, wrenches=True)
 
-    def wrenched(self, wrenches: Floats) -> tuple[Workspace, Floats]:
-        """Give a workspace with the wrenches set last and others [n, 6] on the bodies, as `joint_loads` takes them.
-
-        Used again. Beside it these others as those of the steps [m, 6].
-        """
-        made, work = self._whole.made, self._wrenched
-        others = np.zeros((len(made.structure.steps), 6))
-        others[made.body_step] += (wrenches.reshape(-1, 2, 3) @ made.body_frame).reshape(-1, 6)
-        work.wrench[:] = others.ravel()
+    def wrenched(self, others: Floats | None = None) -> Workspace:
+        """Give a workspace with the wrenches set last and others on the steps [m, 6], in their frames; used again."""
+        work = self._wrenched
+        work.wrench[:] = 0.0 if others is None else others.ravel()
         if self._has_wrenches:
             work.wrench[:] += self.wrenches
-        return work, others
+        return work
 
     def joint(self, body: int) -> Build:
         """Make a body ready alone, with its inboard joint."""
@@ -324,8 +319,8 @@ class Subchain:
             Of the bodies inboard.
         outer_loads : array [h, 6]
             What acts from behind on the bodies of `outer`.
-        wrenches : array [n, 6], optional
-            On the bodies at their origins, moment (N m) and force (N), body frame components.
+        wrenches : array [m, 6], optional
+            On the steps at their origins, moment (N m) and force (N), in their frames.
 
         Returns
         -------
@@ -335,7 +330,7 @@ class Subchain:
         """
         made, work = self._whole
         if wrenches is not None:
-            work, _ = self.wrenched(wrenches)
+            work = self.wrenched(wrenches)
         loads, room = np.empty((len(made.structure.steps), 2, 3)), np.empty((2, self.nu))
         given = turns.reshape(-1), accelerations.reshape(-1), self.outer_steps, outer_loads.reshape(-1)
         arrays = (loads.ravel(), room[0], room[1], np.empty(SIZE))

@@ -31,9 +31,9 @@ from mpimbs.parallel.native import Channel, all_largest
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded, force_of_stop, power_along_joints
 from mpimbs.sweep.grip import Grip, add_held, drag_anchors
 
-# Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some
+# Numbers of states in steps of one call, and how many these are at the most: what is asked meanwhile waits some tens of
 # milliseconds.
-AT_A_CALL, MOST_AT_A_CALL, UNLIMITED = 2**17, 64, np.iinfo(np.int64).max
+AT_A_CALL, MOST_AT_A_CALL, UNLIMITED = 2**19, 256, np.iinfo(np.int64).max
 WIDTH = 8  # numbers of a state side by side
 FOUR = 4 * WIDTH
 SAFETY, LARGEST_FACTOR = 0.9, 10.0
@@ -59,7 +59,6 @@ SMALL = 1e-6  # of the time that is left: see `crawling`
 ) = range(18)  # fmt: skip
 NOTHING_KNOWN, IN_FIRST, IN_LAST = range(3)
 GOING_ON, BROKEN, UNDERFLOW, OPEN = range(4)  # outcomes; the last: of a step whose loops can't be closed
-LONGEST = 64  # steps of a call at the most
 FACTS = 5  # numbers of which ranks need the largest: error, failure, and three bits that are asked for
 
 
@@ -112,7 +111,7 @@ class MarchPlan(NamedTuple):
     samples: Floats  # [PASSING or none]: times of those ahead (s)
     passed: Floats  # [PASSING or none, stride]: states at those that were passed
     passed_facts: Floats  # [PASSING or none, 2]: errors of norms so far, and sizes of the steps that follow (s)
-    sizes: Floats  # [LONGEST]: of the steps of a call (s), negative where the time ahead has shortened it
+    sizes: Floats  # [MOST_AT_A_CALL]: of the steps of a call (s), negative where the time ahead has shortened it
     told: Floats  # [FACTS]: what this rank has to say
     heard: Floats  # [FACTS]: what all have
 

@@ -129,6 +129,6 @@ def stable_radius(polynomial: Floats, direction: float) -> float:
 
     radius = np.linspace(0.0, 10.0, 501)
     z = radius * np.exp(1j * direction)
-    factor = np.abs(np.polyval(np.trim_zeros(polynomial[::-1], "f"), z))
+    factor = np.abs(np.polyval(polynomial[::-1], z))
     grows = factor > 1.001 * np.maximum(1.0, np.exp(z.real))
     return float(radius[np.argmax(grows)]) if grows.any() else np.inf

@@ -111,17 +111,19 @@ class StabilityProbe:
         rate = self._rough_rate() if self.mode is None else self.mode.rate
         count = PRODUCTS[self.mode is not None]
         scale = np.repeat([rate, 1.0], [self._nq, len(u)])
-        basis = [scale * self._vector]
-        basis[0] /= np.sqrt(self._products(basis)[0])
-        h = np.zeros((count + 1, count))
+        basis, h = np.empty((count + 1, len(scale))), np.zeros((count + 1, count))
+        np.multiply(scale, self._vector, out=basis[0])
+        basis[0] /= np.sqrt(self._products(basis[:1])[0])
         for k in range(count):
-            new = scale * self._times_jacobian(basis[k] / scale)
-            *h[: k + 1, k], square = self._products([*basis, new])
+            np.multiply(scale, self._times_jacobian(basis[k] / scale), out=basis[k + 1])
+            products = self._products(basis[: k + 2])
+            h[: k + 1, k], square = products[:-1], products[-1]
             rest = square - h[: k + 1, k] @ h[: k + 1, k]
             if not rest > 1e-12 * square:  # nothing new; or NaN
                 break
             h[k + 1, k] = np.sqrt(rest)
-            basis.append((new - h[: k + 1, k] @ np.array(basis)) / h[k + 1, k])
+            basis[k + 1] -= h[: k + 1, k] @ basis[: k + 1]
+            basis[k + 1] /= h[k + 1, k]
         if not np.isfinite(h).all():
             together(self._dynamics.comm, self._end_if_halted)
             return None
@@ -129,7 +131,7 @@ class StabilityProbe:
         top = int(np.argmax(np.abs(values)))
         if values[top] == 0.0:
             return None
-        self._vector = np.real(vectors[:, top]) @ np.array(basis[: k + 1]) / scale
+        self._vector = np.real(vectors[:, top]) @ basis[: k + 1] / scale
         return Mode(float(abs(values[top])), float(abs(np.angle(values[top]))))
 
     def _end_if_halted(self) -> None:
@@ -155,10 +157,11 @@ class StabilityProbe:
         beside = vector / scale
         return (self._derivative(t, q + beside[:n], u + beside[n:]) - here) * scale
 
-    def _products(self, vectors: list[Floats]) -> Floats:
-        """Scalar products of vectors with the last one of them, over all ranks."""
-        found = np.array([v @ vectors[-1] for v in vectors])
-        self._dynamics.comm.Allreduce(MPI.IN_PLACE, found)
+    def _products(self, vectors: Floats) -> Floats:
+        """Scalar products of vectors [any, nq + nu] with the last one of them, over all ranks."""
+        found: Floats = vectors @ vectors[-1]
+        if self._dynamics.comm.size > 1:
+            self._dynamics.comm.Allreduce(MPI.IN_PLACE, found)
         return found
 
     def _derivative(self, t: float, q: Floats, u: Floats) -> Floats:

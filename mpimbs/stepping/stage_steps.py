@@ -81,7 +81,7 @@ class StageSteps:
         self.rows = [(row[:n], row[:nq], row[nq : nq + nu]) for row in rates]
         self._all_rates = rates[:, : nq + nu]
         self.numbers, self.counts = np.zeros(m.NUMBERS), np.zeros(m.ALL_COUNTS, np.int64)
-        self._sizes, self.told, self.heard = np.zeros(m.LONGEST), np.zeros(m.FACTS), np.zeros(m.FACTS)
+        self._sizes, self.told, self.heard = np.zeros(m.MOST_AT_A_CALL), np.zeros(m.FACTS), np.zeros(m.FACTS)
         given: dict[str, Any] = {
             "rank": np.zeros(0, np.int64), "evaluation": 0, "channel": NOBODY, "alone": 1,
             "held": none, "torque": none, "damping": none, "stops": NO_STOPS, "bounded": NO_BOUNDED,

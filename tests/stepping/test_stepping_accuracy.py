@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from petsc4py import PETSc
 
 from mpimbs.base.errors import InputError
 from mpimbs.model import System, system_from
-from mpimbs.parallel.petsc import PREFIX
+from mpimbs.parallel.petsc import PREFIX, PETSc
 from mpimbs.run.ensembles.batch import Batch
 from mpimbs.run.run import simulate
 from mpimbs.stepping.schemes import INTEGRATORS

@@ -180,7 +180,7 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
     comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, tension: str
 ) -> None:
     """With the same bits: of what joints have, with a function, of lines whose tension comes to matter, one cut, of a
-    tree, and of loops."""
+    tree, of one with a gear, a wrench and a torque over time, and of loops."""
     begun: list[int] = []
     stages: list[float] = []
     saw, by_stages = StageMatrix.saw, RungeKutta._by_stages
@@ -192,15 +192,18 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
         Event(when=lambda t, motion: motion.position[0, 2] + 0.3, bodies=("link4",), cut=(turning.contents.name_of(9),))
     )
     tree, driven, looped = system_from("random_tree:24:3"), system_from("random_tree:24:3"), system_from("boom:2")
-    driven.set_torque(driven.contents.name_of(7), lambda t: 3.0 * np.sin(20.0 * t))
+    names = [driven.contents.name_of(k) for k in (4, 5, 7, 9)]
+    driven.set_torque(names[2], lambda t: 3.0 * np.sin(20.0 * t))
+    driven.add_wrench(names[1], force=(0.0, 3.0, 5.0), frame="world")
+    driven.add_gear(name="gear", joint=names[3], of=names[0], ratio=-2.0)
     for system in (first, called, turning, tree, driven, looped):
         stages.clear()
         given: dict[str, Any] = {"integrator": "rosenbrock4", "rtol": 1e-5, "every": 0.03, "tension": tension}
         end = 0.1 if system is looped else 0.5
         one = simulate(system, end, comm, **given)
         # Also where it is seen whether tension counts, but for Python's functions, which are called a step at a time;
-        # that of loops, and of trees on several ranks, is left to Python.
-        left = comm.size > 1 or (system is looped and tension == "on") or (system is driven and tension == "auto")
+        # of trees on several ranks it is left to Python.
+        left = comm.size > 1 or (system is driven and tension == "auto")
         assert not stages or system not in (first, *(() if left else (tree, driven, looped)))
         with monkeypatch.context() as patch:
             patch.setattr(StageMatrix, "compiled", None)

@@ -44,6 +44,7 @@ from mpimbs.dynamics.operators.stage_kernels import (
 from mpimbs.dynamics.operators.tension import Tension
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table
+from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.part import Part
 from mpimbs.parts.subchains import JOINT_LOADS_OF_ALL, Subchains
 from mpimbs.sweep.added import AddedPlan, put_added
@@ -103,11 +104,10 @@ class _Bodies:
 class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
 
-    Of chains by sweeps in lanes, messages included, of `one_tree`, on one rank, by one. All ranks make it together and
-    call.
+    Of chains by sweeps in lanes, messages included, of others on one rank by one. All ranks make it together and call.
     """
 
-    def __init__(self, divided: DividedSystem, one_tree: bool) -> None:
+    def __init__(self, divided: DividedSystem) -> None:
         self._divided, subchain, at_rest = divided, divided.subchain, np.zeros(6)
         self._still = np.zeros(subchain.nu)
         self.sweeps: InverseSweeps | None = None
@@ -127,7 +127,7 @@ class _Product:
         added, none = np.zeros(m * ADDED), np.zeros(0)
         self._structure = made.structure._replace(steps=steps, fixed=fixed.reshape(-1), armature=none, added=added)
         self._carriers = made.body_step
-        if one_tree:
+        if divided.comm.size == 1:
             added.reshape(-1, ADDED)[self._carriers, _MASS] = 1 + np.arange(subchain.n_bodies)
             self.sweeps = InverseSweeps(divided, at_rest, structure=self._structure)
             self.bodies = _Bodies([self._structure], 0)
@@ -209,7 +209,7 @@ class _Lengths:
             counts = counts[:0]
         if not len(counts):
             return np.zeros((2, 0)), np.zeros((0, subchain.nu))
-        boundary, (work, _) = divided.boundary_motion(q, still), subchain.wrenched(np.zeros((subchain.n_bodies, 6)))
+        boundary, work = divided.boundary_motion(q, still), subchain.wrenched()
         rows, parts = list[Floats](), None
         for number in (-1, *counts.tolist()):  # the first of no spring: what those along joints need
             work.wrench[:] = 0.0
@@ -282,7 +282,8 @@ class ImplicitMatrix:
         self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
         self._tau, self._z = np.empty(nu), np.empty(nu)
         # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
-        found = heavier.compiled if self._lengths is None and (swept is not None or not of_bodies) else None
+        can = self._lengths is None and (swept is not None or not of_bodies or divided.comm.size == 1)
+        found = heavier.compiled if can else None
         self._swept, at = found is not None, found or (0, 0, NO_BODIES)
         self._joints_alone = self._swept and not of_bodies
         plan = StagePlan(
@@ -367,12 +368,21 @@ class ImplicitMatrix:
 
     def with_tension(self, tension: Tension, part: Part) -> Compiled | None:
         """Give where compiled code finds stages with the tension of lines, by evaluations of a part; as `compiled`."""
-        lanes, alone = isinstance(part, Subchains), self._divided.comm.size == 1
-        if not (self._swept and self._bodies is not None and (lanes or alone)):
+        lanes, alone, looped = (
+            isinstance(part, Subchains),
+            self._divided.comm.size == 1,
+            bool(self._divided.system.loops),
+        )
+        can = not looped or isinstance(part, Intervals)
+        if not (self._swept and self._bodies is not None and (lanes or (alone and can))):
             return None
         whole, pulls, room = part.whole, self._pulls, np.empty(0)
         assert pulls.sweeps is not None
-        joint_loads, table = (JOINT_LOADS_OF_ALL[part.width], part.plan) if lanes else (loads_of_one, self._loads.data)
+        if lanes:
+            joint_loads, table = JOINT_LOADS_OF_ALL[part.width], part.plan
+        else:
+            self._loads = self._loads_of(part if isinstance(part, Intervals) and looped else None)
+            joint_loads, table = loads_of_one, self._loads.data
         found = TensionPlan(
             part=table,
             joint_loads=address_of(joint_loads, table, room, room, room, room),
@@ -393,13 +403,28 @@ class ImplicitMatrix:
         self._table.set("dragged", 0)
         return self._entries(address_of(look_at_tension, self._table.data, room, room, room))
 
-    @functools.cached_property
-    def _loads(self) -> Table:
-        """What `loads_of_one` is given."""
-        subchain, nothing = self._subchain, np.zeros(0)
-        made, turns, room = subchain.made, subchain.nothing_before(TURNING), np.empty((2, subchain.nu))
-        where = made.structure, made.springs, subchain.work, turns, self._divided.root, NO_BODIES, nothing
-        return Table(LoadsPlan(*where, self._divided.evaluation.acted, room[0], room[1], np.empty(SIZE)))
+    def _loads_of(self, looped: Intervals | None) -> Table:
+        """What `loads_of_one` is given, of a part where it has loops."""
+        subchain, divided, none = self._subchain, self._divided, np.zeros(0)
+        made, nu = subchain.made, subchain.nu
+        return Table(
+            LoadsPlan(
+                loops=NO_BODIES if looped is None else looped.acting_loops.data,
+                wrenches=none if looped is None else subchain.wrenches,
+                geared=np.empty(0 if looped is None else nu),
+                structure=made.structure,
+                springs=made.springs,
+                work=subchain.work if looped is None else subchain.wrenched(),
+                turns=subchain.nothing_before(TURNING),
+                root=divided.root,
+                none=NO_BODIES,
+                nothing=none,
+                acted=divided.evaluation.acted,
+                total=np.empty(nu),
+                udot=np.empty(nu),
+                block=np.empty(SIZE),
+            )
+        )
 
     def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
@@ -425,7 +450,7 @@ class ImplicitMatrix:
         return self._product("drags")
 
     def _product(self, name: str) -> _Product:
-        made = _Product(self._divided, isinstance(self._heavier, LoadSweeps))
+        made = _Product(self._divided)
         if (sweeps := made.sweeps) is not None:
             room = self._still
             self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))

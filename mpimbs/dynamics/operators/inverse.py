@@ -254,8 +254,10 @@ def loads_received(
     return found
 
 
-def wrenched_by_loops(comm: MPI.Comm, subchain: Subchain, part: Intervals, count: int) -> tuple[Workspace, Floats]:
-    """Give what `Subchain.wrenched` gives with what all `count` loops do to this rank's bodies; all call.
+def wrenched_by_loops(
+    comm: MPI.Comm, subchain: Subchain, part: Intervals, count: int, tau: Floats
+) -> tuple[Workspace, Floats, Floats]:
+    """Give `Subchain.wrenched` of what all `count` loops do to this rank's steps, and `Intervals.by_loops`; all call.
 
     Some couplings find what a loop carries on the side of one of its ends alone: the other one's rank is told.
     """
@@ -263,7 +265,8 @@ def wrenched_by_loops(comm: MPI.Comm, subchain: Subchain, part: Intervals, count
         carried = part.owned_loads(count)
         comm.Allreduce(MPI.IN_PLACE, carried)
         part.take_loads(carried)
-    return subchain.wrenched(part.loop_wrenches())
+    wrenches, forces = part.by_loops(tau)
+    return subchain.wrenched(wrenches), wrenches, forces
 
 
 class InverseSweeps:

@@ -1,7 +1,7 @@
 """The stages of linearly implicit steps in compiled code: what joints and bodies resist by, and solutions.
 
-Of chains and of trees on one rank all of it is, of others where joints alone resist; see `implicit_matrix` for what is
-computed, and for the rest.
+Of chains, and on one rank of all else, all of it is, of others where joints alone resist; see `implicit_matrix` for
+what is computed, and for the rest.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, assign, borrowed, read, schema, span
+from mpimbs.loops.apart import add_what_loops_do
 from mpimbs.parts.entries import joint_loads, loads_of_bodies
 from mpimbs.sweep.added import put_added, straightened
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
@@ -37,9 +38,12 @@ class TensionPlan(NamedTuple):
 class LoadsPlan(NamedTuple):
     """How the loads of joints are found of all bodies as one piece, on one rank: see `parts.entries.joint_loads`."""
 
+    loops: Integers  # table of what loops do (`loops.apart.ActingLoops`), or none
+    wrenches: Floats  # [m * 6]: those that act beside; and [nu]: room for forces on joints with those of gears; or none
+    geared: Floats
     structure: Structure
     springs: Springs
-    work: Workspace
+    work: Workspace  # with wrenches of its own, where there are loops
     turns: Floats  # of the world
     root: Floats  # [6]: its acceleration, -g
     none: Integers
@@ -178,6 +182,14 @@ def loads_of_one(plan, q, u, tau, loads):
     p = read(plan, LOADS)
     given = p.turns, p.root, p.none, p.nothing
     tau, loads = p.acted if p.acted.size > 0 else borrowed(tau), borrowed(loads)
+    if p.loops.size > 0:
+        wrench, geared = p.work.wrench, p.geared
+        for i in range(wrench.size):
+            wrench[i] = p.wrenches[i] if p.wrenches.size > 0 else 0.0
+        for i in range(geared.size):
+            geared[i] = tau[i] if tau.size > 0 else 0.0
+        add_what_loops_do(p.loops, wrench, geared)
+        tau = geared
     joint_loads(p.structure, p.springs, p.work, borrowed(q), borrowed(u), tau, *given, loads, p.total, p.udot, p.block)
     return True
 

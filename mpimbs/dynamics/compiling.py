@@ -13,7 +13,7 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inverse import required_forces
-from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.dynamics.pipeline import SCAN_MOTIONS
 from mpimbs.model import system_from
 from mpimbs.model.contents import Contents
@@ -155,10 +155,11 @@ def _compile_stages(chain: bool, lanes: int) -> None:
         alone.inertia.implicit_matrix.at(q, 1.0)
         alone.inertia.implicit_matrix.solve(r, r.copy())
         _ = alone.inertia.implicit_matrix.compiled
-        tension = Tension(alone.subchain)
-        alone.inertia.implicit_matrix_of_bodies.at(q, 1.0, tension.stiffness(alone.joint_loads(q, u)))
-        alone.inertia.implicit_matrix_of_bodies.solve(r, r.copy())
-        alone.inertia.implicit_matrix_of_bodies.with_tension(tension, alone.divided.subchains)
+        matrix, resistance = alone.inertia.implicit_matrix_of_bodies, BodyResistance(alone.divided)
+        resistance.tension.stiffness(alone.joint_loads(q, u))
+        matrix.at(q, 1.0, *resistance.take(True))
+        matrix.solve(r, r.copy())
+        matrix.of_bodies(resistance, alone.divided.subchains)
 
 
 @functools.cache

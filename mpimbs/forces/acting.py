@@ -10,19 +10,22 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba import types
 from numba.core.dispatcher import Dispatcher
+from numba.extending import overload
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import LoadNotFiniteError, SimulationError
 from mpimbs.forces.calls import ByPython, called, entered, shaped
 from mpimbs.kernels.calling import CallBack, call_at, call_back
 from mpimbs.kernels.compiler import kernel
-from mpimbs.kernels.memory import Table, read, schema
+from mpimbs.kernels.memory import Table, read, schema, span
+from mpimbs.kernels.tuples import load3, load9, store_numbers
 from mpimbs.model import BodyForce, BodyMotion, ForceFunction, JointForce
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.force_functions import bodies_named
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.build import turned_inertias
+from mpimbs.spatial.vectors import cross, rotate_back
 from mpimbs.sweep.motion import add_loads, motions_of_points
 from mpimbs.sweep.structure import ADDED
 
@@ -55,6 +58,12 @@ class BodyForcePlan(NamedTuple):
     velocity: Floats
     moment: Floats  # [n * 3]
     force: Floats  # [n * 3]
+    # What the force grows less by, as functions give it [n * 36], where that is asked for: else none
+    damping: Floats
+    stiffness: Floats
+    gave: Integers  # [2]: whether it gave the one, and the other, last
+    bodies: Integers  # [n]: in the subchain
+    room: Floats  # [72]
 
 
 _JOINT_FORCE, _BODY_FORCE = schema(JointForcePlan), schema(BodyForcePlan)
@@ -84,10 +93,50 @@ def add_body_force(plan, t, motion, wrench):
     poses, speeds = (f.rotation, f.position), (f.angular_velocity, f.velocity)
     motions_of_points(0.0, motion, f.steps, f.frames, f.points, *poses, *speeds)
     if f.entry != 0:
-        good = call_at(f.entry, (t, f.numbers, *poses, *speeds, f.moment, f.force))
+        good = call_at(f.entry, (t, f.numbers, *poses, *speeds, f.moment, f.force, f.damping, f.stiffness, f.gave))
     else:
         good = call_back(f.asked, t)
     return good and add_loads(0.0, motion, f.steps, f.points, f.moment, f.force, wrench) < 0
+
+
+@kernel
+def add_resistance(plan, which, found):
+    """Add the damping (0) or the stiffness (1) that a function gave last, if any, to that of bodies [n * ADDED].
+
+    About the origins of the steps that carry them, in their frames, upper triangles of symmetric parts; not a number of
+    one that is not finite, or negative. Gives whether there was any.
+    """
+    f = read(plan, _BODY_FORCE)
+    if f.gave[which] == 0:
+        return False
+    given = f.damping if which == 0 else f.stiffness
+    change, product = span(f.room, 0, 36), span(f.room, 36, 36)
+    for body in range(f.bodies.size):
+        # What [[R, 0], [-R p x, R]] takes twists of the step to, which are about its origin, in the world, about p.
+        frame, p = load9(0.0, f.frames, 9 * body), load3(0.0, f.points, 3 * body)
+        for i in range(36):
+            change[i] = 0.0
+        for i in range(3):
+            row = rotate_back(frame, load3(0.0, f.rotation, 9 * body + 3 * i))
+            store_numbers(0.0, change, 6 * i, row)
+            store_numbers(0.0, change, 18 + 6 * i, cross(p, row) + row)
+        first, total = 36 * body, 0.0
+        for i in range(36):
+            total += given[first + i]
+        for i in range(6):
+            total = total if given[first + 7 * i] >= 0.0 else np.nan
+            for j in range(6):
+                product[6 * i + j] = 0.0
+                for k in range(6):
+                    product[6 * i + j] += given[first + 6 * i + k] * change[6 * k + j]
+        at, wrong = f.bodies[body] * ADDED, total - total
+        for i in range(6):
+            for j in range(i, 6):
+                for k in range(6):
+                    found[at] += 0.5 * (change[6 * k + i] * product[6 * k + j] + change[6 * k + j] * product[6 * k + i])
+                found[at] += wrong
+                at += 1
+    return True
 
 
 class _Acting:
@@ -112,7 +161,7 @@ class _Acting:
         make_entry: Callable[[Dispatcher, bool], Dispatcher],
     ) -> None:
         self._function = force.function
-        self._vectorized = force.vectorized
+        self.vectorized = force.vectorized
         self._entry = make_entry(force.function, force.vectorized) if isinstance(force.function, Dispatcher) else None
         self._numbers = bodies + subchain.first
         self._title = f"the {force.kind} '{force.name}'"
@@ -138,9 +187,9 @@ class _Acting:
         """Have numba compile its function for what it is given at once, or in a loop; nothing is called."""
         if self._entry is None:
             return
-        compiled: Any = self._function if self._vectorized else self._entry
+        compiled: Any = self._function if self.vectorized else self._entry
         with contextlib.suppress(Exception):  # the first call finds the same, and tells of it
-            compiled.compile(tuple(numba.typeof(value) for value in (together if self._vectorized else looped)))
+            compiled.compile(tuple(numba.typeof(value) for value in (together if self.vectorized else looped)))
 
     def _looped(self, *arguments: Any) -> bool:
         """Call a compiled function for one body after the other in a compiled loop; say whether that went well.
@@ -196,7 +245,7 @@ class ActingJointForce(_Acting):
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
         q, u = np.empty(len(self._at_q)), np.empty(len(self._at_u))
-        rows = self._rows(q, u) if self._vectorized else ()  # which joints of several types have not
+        rows = self._rows(q, u) if self.vectorized else ()  # which joints of several types have not
         self._compile((0.0, *rows), (0.0, q, u, self._bounds.ravel(), u))
 
     def _rows(self, q: Floats, u: Floats) -> tuple[Floats, Floats]:
@@ -210,7 +259,7 @@ class ActingJointForce(_Acting):
         tau[self._at_u] += self._values
 
     def _call(self, t: float) -> None:
-        values = (self._all_at_once if self._vectorized else self._one_by_one)(t, self._q.copy(), self._u.copy())
+        values = (self._all_at_once if self.vectorized else self._one_by_one)(t, self._q.copy(), self._u.copy())
         finite = np.isfinite(values)
         if not finite.all():
             k = int(np.searchsorted(self._ends, np.argmin(finite), side="right"))
@@ -262,18 +311,20 @@ def _entry_of_bodies(function: Dispatcher, vectorized: bool) -> Dispatcher:
     if vectorized:
 
         @numba.njit
-        def entry(t, body, rotation, position, omega, velocity, moment, force):
+        def entry(t, body, rotation, position, omega, velocity, moment, force, damping, stiffness, gave):
             n = body.size
             places = rotation.reshape((n, 3, 3)), position.reshape((n, 3))
             given = function(t, BodyMotion(body, places[0], places[1], omega.reshape((n, 3)), velocity.reshape((n, 3))))
             moment.reshape((n, 3))[:, :] = given[0]
             force.reshape((n, 3))[:, :] = given[1]
+            gave[0] = keep_resistance(given_beside(given, 2), damping)
+            gave[1] = keep_resistance(given_beside(given, 3), stiffness)
             return True
 
     else:
 
         @numba.njit
-        def entry(t, body, rotation, position, omega, velocity, moment, force):
+        def entry(t, body, rotation, position, omega, velocity, moment, force, damping, stiffness, gave):
             for k in range(body.size):
                 own = slice(3 * k, 3 * k + 3)
                 turned = rotation[9 * k : 9 * k + 9].reshape((3, 3))
@@ -283,6 +334,49 @@ def _entry_of_bodies(function: Dispatcher, vectorized: bool) -> Dispatcher:
             return True
 
     return entry
+
+
+def keep_resistance(values: Any, room: Floats) -> bool:
+    """Keep damping or stiffness that a function gave, for all or for each, where there is room [n * 36]; say whether
+    there is any."""
+    if values is None or not room.size:
+        return False
+    room.reshape(-1, 6, 6)[:] = values
+    return True
+
+
+@overload(keep_resistance)
+def _keep_compiled(values, room):
+    """Loops take numba a fraction of the time that slices do."""
+    if isinstance(values, types.NoneType):
+        return lambda values, room: False
+
+    def of_each(values, room):
+        for k in range(room.size // 36):
+            for i in range(6):
+                for j in range(6):
+                    room[36 * k + 6 * i + j] = values[k, i, j]
+        return room.size > 0
+
+    def of_all(values, room):
+        for k in range(room.size // 36):
+            for i in range(6):
+                for j in range(6):
+                    room[36 * k + 6 * i + j] = values[i, j]
+        return room.size > 0
+
+    return of_each if values.ndim == 3 else of_all
+
+
+def given_beside(given: Any, k: int) -> Any:
+    """Give what a function gave beside moment and force, if anything."""
+    return given[k] if len(given) > k else None
+
+
+@overload(given_beside, prefer_literal=True)
+def _given_compiled(given, k):
+    number = k.literal_value
+    return (lambda given, k: given[number]) if len(given) > number else (lambda given, k: None)
 
 
 class ActingBodyForce(_Acting):
@@ -297,30 +391,44 @@ class ActingBodyForce(_Acting):
         points = subchain.columns.center_of_mass[bodies] if centered else np.tile(force.point, (n, 1))
         self._points = np.einsum("nji,nj->ni", frames, points).ravel()
         self._frames = frames.ravel()
-        self._bodies = bodies
-        self._resistance: list[Floats | None] = [None, None]
+        self._bodies = np.ascontiguousarray(bodies, np.int64)
+        self._resistance, self._gave = np.zeros((2, 0)), np.zeros(2, np.int64)
         numbers = subchain.system.numbers_in_model(self._numbers)
         self._motion = BodyMotion(numbers, np.empty((n, 3, 3)), *(np.empty((n, 3)) for _ in range(3)))
         self._flat = [values.reshape(-1) for values in self._motion[1:]]
         self._moment, self._force = np.zeros((2, n, 3))
         self._told, self._found = self._flat, [self._moment, self._force]
+        self._tables: list[Table] = []
 
     def compile(self) -> None:
         """Compile the function, if that is numba's to do."""
-        self._compile((0.0, self._motion), self._all_of(np.empty(3 * len(self._numbers))))
+        values = np.empty(3 * len(self._numbers))
+        self._compile((0.0, self._motion), (0.0, *self._all_of(values, values)))
 
-    def _all_of(self, values: Floats) -> tuple[Any, ...]:
-        """Arguments of what compiled code calls, with arrays like `values`."""
-        return (0.0, self._motion.body, *self._flat, values, values)
+    def _all_of(self, moment: Floats, force: Floats) -> tuple[Any, ...]:
+        """Arguments of what compiled code calls, behind the time, which writes moment and force [n * 3]."""
+        return (self._motion.body, *self._flat, moment, force, *self._resistance, self._gave)
 
     def table(self, compiled: bool) -> Table:
         """Give what it takes in compiled code (`BodyForcePlan`): called there, if it is `compiled`."""
         moment, force = self._moment.reshape(-1), self._force.reshape(-1)
-        entry = entered(self._entry, *self._all_of(moment)) if compiled else 0
+        entry = entered(self._entry, 0.0, *self._all_of(moment, force)) if compiled else 0
         places = self._motion.body, self._steps, self._frames, self._points
         rotation, position, omega, velocity = self._flat
         given = *places, rotation, position, omega, velocity, moment, force
-        return Table(BodyForcePlan(entry, self.called.address, *given))
+        resists = self._resistance[0], self._resistance[1], self._gave
+        table = Table(BodyForcePlan(entry, self.called.address, *given, *resists, self._bodies, np.empty(72)))
+        self._tables.append(table)
+        return table
+
+    def resisting(self) -> Table:
+        """Have what it gives of damping and stiffness kept from now on; gives where `add_resistance` finds it."""
+        if not self._resistance.size:
+            self._resistance = np.zeros((2, 36 * len(self._numbers)))
+            for table in self._tables:
+                for name, room in zip(("damping", "stiffness"), self._resistance, strict=True):
+                    table.set(name, room)
+        return self._tables[0] if self._tables else self.table(False)
 
     def add(self, t: float, motion: Floats, wrench: Floats) -> None:
         """Add the loads to the wrenches on the steps [m * 6], given their motions; errors as of `_call`."""
@@ -330,7 +438,7 @@ class ActingBodyForce(_Acting):
         add_loads(0.0, motion, self._steps, self._points, moment, force, wrench)
 
     def _call(self, t: float) -> None:
-        moment, force = (self._all_at_once if self._vectorized else self._one_by_one)(t)
+        moment, force = (self._all_at_once if self.vectorized else self._one_by_one)(t)
         self._moment[:], self._force[:] = moment, force
         for bad in np.flatnonzero(~np.isfinite(moment + force).all(axis=1)).tolist():
             values = f"moment {moment[bad]}, force {force[bad]}"
@@ -338,9 +446,10 @@ class ActingBodyForce(_Acting):
 
     def _all_at_once(self, t: float) -> tuple[Floats, Floats]:
         given = called(self._on_all, t, self._function, self._motion)
+        for k, name in enumerate(("damping", "stiffness")):
+            beside = given_beside(given, 2 + k) if isinstance(given, tuple | list) and len(given) < 5 else None
+            self._gave[k] = keep_resistance(self._resisting(t, beside, name), self._resistance[k])
         if isinstance(given, tuple | list) and len(given) in (3, 4):
-            named = zip(given[2:], ("damping", "stiffness"), strict=False)
-            self._resistance[: len(given) - 2] = [self._resisting(t, value, name) for value, name in named]
             given = given[:2]
         return _moment_and_force(self._on_all, t, given, (len(self._numbers), 3))
 
@@ -357,22 +466,9 @@ class ActingBodyForce(_Acting):
                 raise SimulationError(f"{self._on(int(np.argmax(wrong)))}: its {name} {what} at t = {t:g} s")
         return found
 
-    def add_resistance(self, found: list[Floats | None], n: int) -> None:
-        """Add the damping and the stiffness that the function gave last, if any, to those of n bodies [n, ADDED].
-
-        They are as `ImplicitMatrix.at` takes them.
-        """
-        turned = self._motion.rotation @ self._frames.reshape(-1, 3, 3)
-        points = self._points.reshape(-1, 3)
-        for k, given in enumerate(self._resistance):
-            if given is not None:
-                total = found[k]
-                found[k] = total = np.zeros((n, ADDED)) if total is None else total
-                total[self._bodies] += turned_inertias(given, turned, points)
-
     def _one_by_one(self, t: float) -> tuple[Floats, Floats]:
         moment, force = np.empty((2, len(self._numbers), 3))
-        if self._looped(t, *self._all_of(moment)[1:-2], moment.reshape(-1), force.reshape(-1)):
+        if self._looped(t, *self._all_of(moment.reshape(-1), force.reshape(-1))):
             return moment, force
         for k, fields in enumerate(zip(*self._motion, strict=True)):
             what = functools.partial(self._on, k)

@@ -16,6 +16,7 @@ from mpimbs.forces.motions import GivenMotions
 from mpimbs.forces.springs import ActingSprings, MakeExchange
 from mpimbs.forces.tendons import ActingTendons
 from mpimbs.forces.wrenches import ActingWrenches
+from mpimbs.kernels.memory import Table
 from mpimbs.loops.loops import Loops
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.along_joints import Bounded
@@ -158,12 +159,8 @@ class ExternalLoads:
             each.kept = numbers[at : at + len(each.kept)].copy()
             at += len(each.kept)
 
-    def resistance(self) -> list[Floats | None]:
-        """Damping and stiffness [n, ADDED] that body forces gave where `apply` called them last, if any did.
-
-        As `ImplicitMatrix.at` takes them.
-        """
-        found: list[Floats | None] = [None, None]
-        for body_force in self._body_forces:
-            body_force.add_resistance(found, self._subchain.n_bodies)
-        return found
+    @functools.cached_property
+    def resisting(self) -> list[Table]:
+        """Where compiled code finds the damping and the stiffness that vectorized body forces give on bodies here; kept
+        since this is asked for."""
+        return [body_force.resisting() for body_force in self._body_forces if body_force.vectorized]

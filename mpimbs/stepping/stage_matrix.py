@@ -10,12 +10,11 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
 from mpimbs.dynamics import Dynamics
-from mpimbs.dynamics.operators.implicit_matrix import Compiled
-from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.operators.implicit_matrix import Compiled, ImplicitMatrix
+from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.stepping.march import UNLIMITED
 from mpimbs.stepping.schemes import IF_IT_MATTERS
 from mpimbs.sweep.grip import NO_GRIP, Grip
-from mpimbs.sweep.structure import ADDED
 
 LOOKED = 16  # steps, after which it is seen again whether tension counts
 MATTERS = 4e-3  # of a body's inertia, what tension adds: without that, motions grow by 1e-4 of theirs a step
@@ -48,28 +47,32 @@ class StageMatrix:
         self._dynamics, self._loads, self._comm = dynamics, loads, dynamics.comm
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._matrix, self._end = dynamics.inertia.implicit_matrix, dynamics.subchain.nq + dynamics.subchain.nu
+        self._found: tuple[Floats | None, Floats | None] = None, None  # stiffness and damping of bodies
         self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
-        self._stiffness: Floats | None = None
-        self._damping: Floats | None = None
-        if self.memory[0]:
-            _ = self._with_tension  # which all ranks make together
+        if self._with_bodies:
+            _ = self._of_bodies  # which all ranks make together
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
-        self._stiffness, self._damping = self._resistance()
-        tension = self._stiffness_of_tension(step)
-        if tension is not None:
-            self._stiffness = tension if self._stiffness is None else self._stiffness + tension
+        counts = self._counts(step)
+        if counts or self._resists:
+            self._found = self._resistance.take(counts)
+        else:
+            self._found = None, None
 
     @property
     def may_be_compiled(self) -> bool:
         """Whether there are steps that compiled code takes."""
-        return not self._resists and self._alone is not None
+        return (self._of_bodies if self._resists else self._alone) is not None
 
     @property
     def compiled(self) -> Compiled | None:
         """By what compiled code takes the steps from here on, as of `ImplicitMatrix`; None where it takes none."""
-        return self._with_tension if self.memory[0] else self._alone
+        if not self._with_bodies:
+            return self._alone
+        if self._of_bodies is not None:
+            self._dynamics.inertia.implicit_matrix_of_bodies.counting(bool(self.memory[0]))
+        return self._of_bodies
 
     @property
     def steps_unseen(self) -> int:
@@ -78,29 +81,35 @@ class StageMatrix:
 
     def saw(self, begun: int) -> None:
         """Know of states in which steps were begun in compiled code."""
-        inertia, counts = self._dynamics.inertia, self.memory[0]
-        self._matrix = inertia.implicit_matrix_of_bodies if counts else inertia.implicit_matrix
-        self._stiffness, self._damping = self._tension.found.reshape(-1, ADDED) if counts else None, None
+        self._matrix = self._of_step()
+        self._found = self._resistance.given if self._with_bodies else (None, None)
         self.memory[1] += begun
+
+    @property
+    def _with_bodies(self) -> bool:
+        """Whether there may be more than joints that resist."""
+        return bool(self.memory[0]) or self._resists
+
+    def _of_step(self) -> ImplicitMatrix:
+        inertia = self._dynamics.inertia
+        return inertia.implicit_matrix_of_bodies if self._with_bodies else inertia.implicit_matrix
 
     @functools.cached_property
     def _alone(self) -> Compiled | None:
         return self._dynamics.inertia.implicit_matrix.compiled
 
     @functools.cached_property
-    def _with_tension(self) -> Compiled | None:
+    def _of_bodies(self) -> Compiled | None:
         dynamics = self._dynamics
-        return dynamics.inertia.implicit_matrix_of_bodies.with_tension(self._tension, dynamics.divided.subchains)
+        return dynamics.inertia.implicit_matrix_of_bodies.of_bodies(self._resistance, dynamics.divided.subchains)
 
     def at(self, q: Floats, u: Floats, step: float, grip: Grip = NO_GRIP, anchors: int = 0) -> None:
         """Be that in the state of coordinates [nq] and speeds [nu] that was looked at, for a step of size h (s).
 
         With what friction holds there, by some of its anchors.
         """
-        inertia = self._dynamics.inertia
-        alone = self._stiffness is None and self._damping is None
-        self._matrix = inertia.implicit_matrix if alone else inertia.implicit_matrix_of_bodies
-        self._matrix.at(q, step, self._stiffness, self._damping, u, grip, anchors)
+        self._matrix = self._of_step()
+        self._matrix.at(q, step, *self._found, u, grip, anchors)
 
     def solve(self, r: Floats, x: Floats, times: float) -> None:
         """Write x of (1 - h J) x = r, so many times; behind coordinates and speeds J has nothing."""
@@ -108,28 +117,18 @@ class StageMatrix:
         if self._end < len(r):
             np.multiply(times, r[self._end :], out=x[self._end :])
 
-    def _resistance(self) -> list[Floats | None]:
-        """Give the stiffness and the damping of forces on bodies, each there on all ranks or on none."""
-        if not self._resists:
-            return [None, None]
-        found = self._dynamics.divided.external.resistance()[::-1]
-        if self._comm.size > 1:
-            there = np.array([values is not None for values in found])
-            self._comm.Allreduce(MPI.IN_PLACE, there, MPI.LOR)
-            none = np.zeros((self._dynamics.subchain.n_bodies, ADDED))
-            found = [none if any_rank and own is None else own for own, any_rank in zip(found, there, strict=True)]
-        return found
-
-    def _stiffness_of_tension(self, step: float) -> Floats | None:
-        """Give the stiffness of tension, if it counts."""
+    def _counts(self, step: float) -> bool:
+        """Find tension, where it may count, and say whether it does."""
         counts, begun = self.memory
         looks = self._looks and begun % LOOKED == 0
-        found = self._tension.stiffness(self._loads()) if counts or looks else None
-        if looks and found is not None:
-            counts = int(self._comm.allreduce(self._tension.share(step, found), MPI.MAX) > MATTERS)
+        if counts or looks:
+            tension = self._resistance.tension
+            found = tension.stiffness(self._loads())
+            if looks:
+                counts = int(self._comm.allreduce(tension.share(step, found), MPI.MAX) > MATTERS)
         self.memory[:] = counts, begun + 1
-        return found if counts else None
+        return bool(counts)
 
     @functools.cached_property
-    def _tension(self) -> Tension:
-        return Tension(self._dynamics.subchain)
+    def _resistance(self) -> BodyResistance:
+        return BodyResistance(self._dynamics.divided)

@@ -15,6 +15,7 @@ from documents import PAGES, block
 from mpi_helpers import parallel_assert
 from mpimbs.base.errors import SimulationError
 from mpimbs.dynamics import Dynamics
+from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.model import Body, BodyMotion, Joint, System, system_from
 from mpimbs.run.run import simulate
 from mpimbs.stepping.newton import Newton
@@ -144,8 +145,9 @@ def test_what_acts_on_bodies_is_solved_with(comm: MPI.Comm, spec: str) -> None:
     with closing(Dynamics(system, comm)) as dynamics:
         mine_q, mine_u = parts(dynamics, q, u)
         own = np.concatenate(parts(dynamics, r[: system.nq], r[system.nq :]))
+        resistance = BodyResistance(dynamics.divided)
         dynamics.accelerations(mine_q, mine_u)
-        damping, stiffness = dynamics.divided.external.resistance()
+        stiffness, damping = resistance.take(False)
         x, nq = np.empty_like(own), dynamics.subchain.nq
         for step in (1.0, H):
             dynamics.inertia.implicit_matrix_of_bodies.at(mine_q, step, stiffness, damping)

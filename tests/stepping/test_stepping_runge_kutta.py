@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -13,7 +14,7 @@ from scipy.integrate._ivp.rk import RK23, RK45
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.state_derivative import StateDerivative
-from mpimbs.model import Event, System, system_from
+from mpimbs.model import BodyMotion, Event, System, system_from
 from mpimbs.run.restart import restart
 from mpimbs.run.run import simulate
 from mpimbs.run.simulation import Simulation
@@ -214,6 +215,51 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
                 assert np.array_equal(mine["q"], theirs["q"]) and np.array_equal(mine["u"], theirs["u"])
                 assert_close("work", np.asarray(mine["work"]), np.asarray(theirs["work"]), "ranks", comm=MPI.COMM_SELF)
     assert sum(begun) > 40
+
+
+def drag(t: float, motion: BodyMotion) -> tuple[Any, ...]:
+    """Of each body another damping."""
+    damping = np.zeros((len(motion.body), 6, 6))
+    damping[:, [3, 4, 5], [3, 4, 5]] = 0.5 + 0.1 * motion.body[:, None]
+    damping[:, 3, 4] = damping[:, 4, 3] = 0.1
+    return 0.0, -np.einsum("nij,nj->ni", damping[:, 3:, 3:], motion.velocity), damping
+
+
+@numba.njit
+def ground(t, motion):  # type: ignore[no-untyped-def]
+    """Of those below a height a stiffness, one for all, about points of theirs, and no damping."""
+    stiffness, force = np.zeros((6, 6)), np.zeros_like(motion.position)
+    stiffness[4, 4], stiffness[0, 0] = 20.0, 1e-3
+    for k in range(len(force)):
+        force[k, 1] = -20.0 * (motion.position[k, 1] + 0.05)
+    return 0.0, force, None, stiffness
+
+
+@pytest.mark.parametrize("spec", ["rope:9", "random_tree:12:3", "boom:2"])
+def test_what_functions_give_beside_forces_is_taken_in_compiled_code(
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    """Damping and stiffness, of each body or one for all: with the bits of stages that Python calls."""
+    stages: list[float] = []
+    by_stages = RungeKutta._by_stages
+    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: stages.append(t) or by_stages(self, t))
+    for functions in ([drag], [ground], [drag, ground]):
+        taken = []
+        for compiled in (True, False):
+            system = system_from(spec)
+            for function in functions:
+                point = (0.05, 0.001, -0.002) if function is ground else "center_of_mass"
+                system.add_body_force(None, function, point=point, vectorized=True)
+            with monkeypatch.context() as patch:
+                if not compiled:
+                    assert not stages or (comm.size > 1 and not system.contents.is_chain)
+                    patch.setattr(StageMatrix, "compiled", None)
+                taken.append(simulate(system, 0.1, comm, integrator="rosenbrock", rtol=1e-5, every=0.02, tension="off"))
+        one, other = taken
+        assert (one.steps, one.rejected, one.evaluations) == (other.steps, other.rejected, other.evaluations)
+        if comm.rank == 0:
+            assert np.array_equal(one.q, other.q) and np.array_equal(one.u, other.u)
+        stages.clear()
 
 
 @pytest.mark.parametrize("spec", ["four_bar:3", "boom:2"])

@@ -35,13 +35,13 @@ from mpimbs.dynamics.operators.stage_kernels import (
     TensionPlan,
     factor_stage,
     loads_of_one,
-    look_at_tension,
+    look_at_bodies,
     solve_stage,
     stage_changes,
     stage_forces,
     take_joints,
 )
-from mpimbs.dynamics.operators.tension import Tension
+from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table
 from mpimbs.parts.intervals import Intervals
@@ -280,7 +280,7 @@ class ImplicitMatrix:
             n = self._subchain.n_bodies
             self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
         self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
-        self._tau, self._z = np.empty(nu), np.empty(nu)
+        self._tau, self._z, self._acts = np.empty(nu), np.empty(nu), np.zeros(2, np.int64)
         # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
         can = self._lengths is None and (swept is not None or not of_bodies or divided.comm.size == 1)
         found = heavier.compiled if can else None
@@ -291,9 +291,10 @@ class ImplicitMatrix:
             plain=int(not (structure.steps[:, TURN] == 4).any()), step=self._step, stiffness=columns.stiffness,
             damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
             bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1], factors=at[2],
-            needed=0, pulls=NO_BODIES, drags=NO_BODIES, pulled=0, dragged=0, still=self._still,
-            along=np.empty(nu), pushing=np.empty(nu), bodies=NO_ROWS, of_pulls=NO_ROWS, own=np.zeros(0),
-            tension=NO_BODIES,
+            needed=0, pulls=NO_BODIES, drags=NO_BODIES, acts=self._acts, still=self._still,
+            along=np.empty(nu), pushing=np.empty(nu), bodies=NO_ROWS, of_pulls=NO_ROWS, of_drags=NO_ROWS,
+            own=np.zeros(0), stiffness_of_bodies=np.zeros(0), damping_of_bodies=np.zeros(0), tension=NO_BODIES,
+            resistance=NO_BODIES,
         )  # fmt: skip
         self._table = Table(plan)
 
@@ -328,15 +329,14 @@ class ImplicitMatrix:
             factor_stage(self._table.data, q, u, step, grip, anchors)
             return
         take_joints(self._table.data, q, u, step, grip, anchors)
-        self._table.set("pulled", int(stiffness is not None))
-        self._table.set("dragged", int(damping is not None))
+        self._acts[:] = stiffness is not None, damping is not None
         if self._bodies is not None:
             pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
             if stiffness is not None:
                 self._pulls.take(self._q, stiffness, step)
             if damping is not None:
                 self._drags.take(self._q, damping, step)
-            self._bodies.take(self._own, pulls, step**2, drags, step)
+            self._bodies.take(self._own, pulls, step * step, drags, step)
         self._heavier.take()
         if self._lengths is not None:
             self._lengths.take(self._q, u, step, self._heavier.solve)
@@ -366,17 +366,16 @@ class ImplicitMatrix:
         factor = address_of(factor_stage, table, room, room, 0.0, NO_GRIP, 0)
         return look, factor, address_of(solve_stage, table, room, room, 0.0), table
 
-    def with_tension(self, tension: Tension, part: Part) -> Compiled | None:
-        """Give where compiled code finds stages with the tension of lines, by evaluations of a part; as `compiled`."""
-        lanes, alone, looped = (
-            isinstance(part, Subchains),
-            self._divided.comm.size == 1,
-            bool(self._divided.system.loops),
-        )
+    def of_bodies(self, resistance: BodyResistance, part: Part) -> Compiled | None:
+        """Give where compiled code finds stages with what bodies resist by, by evaluations of a part; as `compiled`.
+
+        Tension counts where `counting` says so.
+        """
+        lanes, looped = isinstance(part, Subchains), bool(self._divided.system.loops)
         can = not looped or isinstance(part, Intervals)
-        if not (self._swept and self._bodies is not None and (lanes or (alone and can))):
+        if not (self._swept and self._bodies is not None and (lanes or (self._divided.comm.size == 1 and can))):
             return None
-        whole, pulls, room = part.whole, self._pulls, np.empty(0)
+        whole, pulls, tension, room = part.whole, self._pulls, resistance.tension, np.empty(0)
         assert pulls.sweeps is not None
         if lanes:
             joint_loads, table = JOINT_LOADS_OF_ALL[part.width], part.plan
@@ -394,14 +393,19 @@ class ImplicitMatrix:
             of_one=tension.of_one,
             stiffness=tension.found,
         )
-        self._tension = Table(found)
-        self._table.set("bodies", self._bodies.rows)
-        self._table.set("of_pulls", pulls.bodies.rows)
-        self._table.set("own", self._own.reshape(-1))
-        self._table.set("tension", self._tension.data)
-        self._table.set("pulled", 1)
-        self._table.set("dragged", 0)
-        return self._entries(address_of(look_at_tension, self._table.data, room, room, room))
+        self._tension, self._acts = Table(found), resistance.acts
+        given = {"bodies": self._bodies.rows, "of_pulls": pulls.bodies.rows, "own": self._own.reshape(-1)}
+        given |= {"acts": resistance.acts, "resistance": resistance.plan}
+        given |= {"stiffness_of_bodies": resistance.stiffness, "damping_of_bodies": resistance.damping}
+        if resistance.functions:
+            given["of_drags"] = self._drags.bodies.rows
+        for name, value in given.items():
+            self._table.set(name, value)
+        return self._entries(address_of(look_at_bodies, self._table.data, room, room, room))
+
+    def counting(self, tension: bool) -> None:
+        """Say whether compiled stages `of_bodies` count tension."""
+        self._table.set("tension", self._tension.data if tension else NO_BODIES)
 
     def _loads_of(self, looped: Intervals | None) -> Table:
         """What `loads_of_one` is given, of a part where it has loops."""
@@ -430,7 +434,7 @@ class ImplicitMatrix:
         """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
         nq = len(self._q)
         speeds = r[nq : nq + len(self._tau)]
-        pulled, dragged = self._table.number("pulled"), self._table.number("dragged")
+        pulled, dragged = self._acts.tolist()
         if pulled or self._lengths is not None:
             along = np.empty_like(speeds)
             speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)

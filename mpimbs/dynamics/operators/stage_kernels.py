@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.operators.tension import take_resistance
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Rows, assign, borrowed, read, schema, span
@@ -77,12 +78,15 @@ class StagePlan(NamedTuple):
     needed: int  # where inverse dynamics at rest is, by which products with what acts on bodies are found
     pulls: Integers  # its tables, of stiffnesses and of dampings
     drags: Integers
-    pulled: int  # whether there are any
-    dragged: int
+    acts: Integers  # [2]: whether there are any
     bodies: Rows  # where what bodies are heavier by is put: `sweep.added`; and the matrices of products with pulls
     of_pulls: Rows
+    of_drags: Rows
     own: Floats  # [n * ADDED]: added masses
+    stiffness_of_bodies: Floats  # [n * ADDED], as is the following; or none
+    damping_of_bodies: Floats
     tension: Integers  # table of `TensionPlan`, or none
+    resistance: Integers  # of `tension.ResistancePlan`, or none
     still: Floats  # [nu]: zeros
     along: Floats  # [nu]: room
     pushing: Floats
@@ -165,14 +169,19 @@ def stage_changes(plan, r, z, times, x):
 
 @kernel
 def factor_stage(plan, q, u, step, grip, anchors):
-    """Factor the matrix of a step, of joints (`take_joints`), and of the tension that was looked at, if any is."""
+    """Factor the matrix of a step, of joints (`take_joints`), and of what bodies were seen to resist by, if any is."""
     take_joints(plan, q, u, step, grip, anchors)
     s = read(plan, STAGE)
-    if s.tension.size > 0:
-        stiffness = read(s.tension, TENSION.stiffness)
-        none = span(stiffness, 0, 0)
-        put_added(s.of_pulls, none, stiffness, step, none, 0.0)
-        put_added(s.bodies, s.own, stiffness, step * step, none, step)
+    if s.resistance.size > 0:
+        none = span(s.own, 0, 0)
+        pulls, drags = none, none
+        if s.acts[0] != 0:
+            pulls = s.stiffness_of_bodies
+            put_added(s.of_pulls, none, pulls, step, none, 0.0)
+        if s.acts[1] != 0:
+            drags = s.damping_of_bodies
+            put_added(s.of_drags, none, drags, step, none, 0.0)
+        put_added(s.bodies, s.own, pulls, step * step, drags, step)
     return call_at(s.factor, (s.factors,))
 
 
@@ -195,12 +204,15 @@ def loads_of_one(plan, q, u, tau, loads):
 
 
 @kernel
-def look_at_tension(plan, q, u, tau):
-    """Find the stiffness by the tension of lines in the state that was evaluated last, by forces [nu] on joints."""
-    t = read(read(plan, STAGE.tension), TENSION)
-    call_at(t.joint_loads, (t.part, q, u, tau, t.loads))
-    loads_of_bodies(t.loads, t.carriers, t.frames, t.received)
-    straightened(t.levers, t.of_one, t.received, t.stiffness)
+def look_at_bodies(plan, q, u, tau):
+    """Find what bodies resist by in the state that was evaluated last, by forces [nu] on joints."""
+    tension = read(plan, STAGE.tension)
+    if tension.size > 0:
+        t = read(tension, TENSION)
+        call_at(t.joint_loads, (t.part, q, u, tau, t.loads))
+        loads_of_bodies(t.loads, t.carriers, t.frames, t.received)
+        straightened(t.levers, t.of_one, t.received, t.stiffness)
+    take_resistance(read(plan, STAGE.resistance), 1 if tension.size > 0 else 0)
     return True
 
 
@@ -217,12 +229,12 @@ def _take_bodies(plan, r):
     """Take from the forces of a stage those of what acts on bodies, by a change r [nq + nu] of the state."""
     s, r = read(plan, STAGE), borrowed(r)
     speeds = span(r, s.q.size, s.tau.size)
-    if s.pulled != 0:
+    if s.acts[0] != 0:
         speeds_of_rates(0.0, s.structure, s.q, r, s.along)
         for d in range(s.along.size):
             s.along[d] += s.step[0] * speeds[d]
         _product(s, s.pulls, s.along)
-    if s.dragged != 0:
+    if s.acts[1] != 0:
         _product(s, s.drags, speeds)
 
 
@@ -231,7 +243,7 @@ def solve_stage(plan, r, x, times):
     """Write x [nq + nu] of (1 - h J) x = r, so many times, where the matrix is factored."""
     s = read(plan, STAGE)
     stage_forces(plan, r, s.tau)
-    if s.pulled + s.dragged != 0:
+    if s.acts[0] + s.acts[1] != 0:
         _take_bodies(plan, r)
     solved = call_at(s.solve, (s.factors, s.tau, s.z))
     stage_changes(plan, r, s.z, times, x)

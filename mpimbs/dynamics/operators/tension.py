@@ -1,5 +1,6 @@
-"""The stiffness that tension gives to lines: against the rotation of bodies that loads hold straight.
+"""What bodies resist by: the tension of lines, and what functions give.
 
+Tension gives lines a stiffness against the rotation of bodies that loads hold straight.
 A body that carries a tension T over a length l resists a small turn d with the torque T l (1 - t t^T) d, t its
 direction: what makes a string sound. Pushed bodies resist with less than nothing; that is left out, so that what is
 added to an inertia stays positive.
@@ -7,9 +8,16 @@ added to an inertia stays positive.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from mpimbs.base.arrays import Floats
+from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.divided import DividedSystem
+from mpimbs.forces.acting import BodyForcePlan, add_resistance
+from mpimbs.kernels.compiler import kernel
+from mpimbs.kernels.memory import Table, read, schema, size_of, table_at
+from mpimbs.parallel.native import Channel, all_largest, channel
 from mpimbs.parts.subchain import Subchain
 from mpimbs.sweep.added import straightened
 from mpimbs.sweep.structure import ADDED, BODY, FIXED
@@ -110,3 +118,101 @@ class Tension:
         added = step**2 * (stiffness[:, 0] + stiffness[:, 6] + stiffness[:, 11])
         heavy = self._inertias > 0.0
         return float(np.max(added[heavy] / self._inertias[heavy], initial=0.0))
+
+
+class ResistancePlan(NamedTuple):
+    """Arguments of what bodies resist by, together."""
+
+    tension: Floats  # [n * ADDED]
+    functions: int  # whether there are functions, on any rank
+    forces: Integers  # addresses of tables of `forces.acting.BodyForcePlan`: of those here
+    stiffness: Floats  # [n * ADDED], written; without functions it is that of tension
+    damping: Floats  # [n * ADDED], written, or none
+    acts: Integers  # [2], written: whether there is the one, and the other, on any rank
+    channel: Channel
+    alone: int
+    told: Floats  # [2], as is the following: room
+    heard: Floats
+
+
+_RESISTANCE, _SIZE_OF_FORCE = schema(ResistancePlan), size_of(BodyForcePlan)
+
+
+@kernel
+def take_resistance(plan, tension):
+    """Put together what bodies resist by: tension, where that counts, and what functions gave last; all ranks call."""
+    r = read(plan, _RESISTANCE)
+    r.acts[0], r.acts[1] = tension, 0
+    if r.functions == 0:
+        return
+    for i in range(r.damping.size):
+        r.stiffness[i] = r.tension[i] if tension != 0 else 0.0
+        r.damping[i] = 0.0
+    r.told[0], r.told[1] = float(tension), 0.0
+    for k in range(r.forces.size):
+        given = table_at(r.forces[k], _SIZE_OF_FORCE)
+        if add_resistance(given, 0, r.damping):
+            r.told[1] = 1.0
+        if add_resistance(given, 1, r.stiffness):
+            r.told[0] = 1.0
+    for i in range(2):
+        r.heard[i] = r.told[i]
+    if r.alone == 0:
+        all_largest(r.channel, r.told, r.heard)
+    for i in range(2):
+        r.acts[i] = 1 if r.heard[i] > 0.0 else 0
+
+
+class BodyResistance:
+    """What the bodies of a rank resist by, beside joints; all ranks make it together and call.
+
+    Attributes
+    ----------
+    tension : Tension
+    functions : bool
+        Whether there are functions that may give damping and stiffness, on any rank.
+    acts : array [2]
+        Whether there is stiffness, and damping, on any rank.
+    plan : int64 array
+        What `take_resistance` is given.
+    """
+
+    def __init__(self, divided: DividedSystem) -> None:
+        self.tension = Tension(divided.subchain)
+        self.functions = any(force.vectorized for force in divided.system.loads.body_forces)
+        self.acts, found = np.zeros(2, np.int64), self.tension.found
+        self._forces = divided.external.resisting if self.functions else []
+        self._found = (found, np.zeros(0))
+        if self.functions:
+            self._found = np.zeros(found.size), np.zeros(found.size)
+        addresses = np.array([table.data.ctypes.data for table in self._forces], np.int64)
+        given = found, int(self.functions), addresses, *self._found, self.acts
+        alone = int(divided.comm.size == 1)
+        self._table = Table(ResistancePlan(*given, channel(divided.comm), alone, np.zeros(2), np.zeros(2)))
+        self.plan = self._table.data
+
+    def take(self, tension: bool) -> tuple[Floats | None, Floats | None]:
+        """Put together what there is: `tension`, where it counts, as it was found last, and what functions gave last.
+
+        Gives stiffness and damping as `ImplicitMatrix.at` takes them. Used again.
+        """
+        take_resistance(self.plan, int(tension))
+        return self.given
+
+    @property
+    def given(self) -> tuple[Floats | None, Floats | None]:
+        """Stiffness and damping, as `take` gave them last, or compiled stages have found them."""
+        stiffness, damping = (
+            values.reshape(-1, ADDED) if acts else None for values, acts in zip(self._found, self.acts, strict=True)
+        )
+        return stiffness, damping
+
+    @property
+    def stiffness(self) -> Floats:
+        """[n * ADDED], as it was found last."""
+        return self._found[0]
+
+    @property
+    def damping(self) -> Floats:
+        """[n * ADDED], as it was found last."""
+        return self._found[1]

@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.core.callconv import CPUCallConv
+from numba.extending import overload
 
 CHECKED = os.environ.get("MPIMBS_CHECKED", "0") not in ("", "0")
 _NONE = -1  # the size that a kernel gives through which an error passes
@@ -114,6 +115,10 @@ def _install() -> None:
 
     def unknown_like(like: Any, *given: Any, **named: Any) -> Any:
         return _with_nan(empty_like(like, *given, **named))
+
+    # For functions of the user's that numba compiles.
+    overload(unknown)(lambda shape, dtype=float: lambda shape, dtype=float: empty(shape, dtype))
+    overload(unknown_like)(lambda like, dtype=None: lambda like, dtype=None: empty_like(like, dtype))
 
     for owner, what, instead in (
         (arrayobj, "fix_integer_index", unwrapped),

@@ -6,6 +6,7 @@ import weakref
 from contextlib import closing
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -200,6 +201,37 @@ def test_damping_that_is_none(message: str) -> None:
     system.add_body_force(None, lambda t, motion: (0.0, 0.0, WRONG[message](3)), vectorized=True)
     with pytest.raises(SimulationError, match=message), closing(Dynamics(system)) as dynamics:
         dynamics.accelerations(dynamics.subchain.q, dynamics.subchain.u)
+
+
+def test_damping_that_a_function_no_longer_gives(comm: MPI.Comm) -> None:
+    def sometimes(t: float, motion: BodyMotion) -> tuple[object, ...]:
+        none = np.zeros_like(motion.velocity)
+        return (0.0, none, np.eye(6)) if t < 1.0 else (0.0, none)
+
+    system = system_from("rope:9")
+    system.add_body_force(None, sometimes, vectorized=True)
+    with closing(Dynamics(system, comm)) as dynamics:
+        resistance, state = BodyResistance(dynamics.divided), (dynamics.subchain.q, dynamics.subchain.u)
+        given = []
+        for t in (0.0, 2.0):
+            dynamics.accelerations(*state, t=t)
+            given.append([values is not None for values in resistance.take(False)])
+    parallel_assert(given == [[False, True], [False, False]], f"{given}", comm)
+
+
+def test_damping_that_is_none_in_compiled_steps() -> None:
+    """What compiled code calls is told of as Python would."""
+
+    @numba.njit
+    def wrong(t, motion):  # type: ignore[no-untyped-def]
+        damping = np.eye(6)
+        damping[4, 4] = 1.0 if t < 0.01 else -1.0
+        return 0.0, -motion.velocity, damping
+
+    system = system_from("rope:3")
+    system.add_body_force(None, wrong, vectorized=True)
+    with pytest.raises(SimulationError, match="on body 'link1': its damping is negative"):
+        simulate(system, 0.02, integrator="rosenbrock", rtol=1e-4)
 
 
 def rod(n: int, bending: float) -> System:

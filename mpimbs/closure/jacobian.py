@@ -93,9 +93,9 @@ class LoopJacobian:
         """Where the bodies are in a state, and how they move."""
         return body_motions(self.subchain, q, np.zeros(self.system.nu) if u is None else u)
 
-    def at(self, q: Floats) -> Constraints:
-        """The constraints in a state, on the speeds and on displacements along them."""
-        bodies, structure = self.bodies(q), self.subchain.structure
+    def at(self, q: Floats, bodies: BodyMotions | None = None) -> Constraints:
+        """The constraints in a state, on the speeds and on displacements along them; `bodies` where those are known."""
+        bodies, structure = bodies or self.bodies(q), self.subchain.structure
         held, steps = self.joints.held(bodies), bodies.steps[self._step]
         turning, sliding = axes_of_speeds(structure, steps)
         row, speed, loop = self._row, self._speed, self.joints.loop[self._row]

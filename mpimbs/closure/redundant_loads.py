@@ -57,10 +57,10 @@ def actuation(
     InputError
         Those joints can't make the motion; or the system is too large.
     """
-    here, nu = constraints.at(q), len(needed)
+    bodies, nu = constraints.bodies(q), len(needed)
+    here = constraints.at(q, bodies)
     if max(here.whole.shape) > MOST:
         raise InputError(f"inverse dynamics through loops is for up to {MOST} speeds and as many constraints of loops")
-    bodies = constraints.bodies(q)
     size = float(np.ptp(bodies.origin, axis=0).max()) or 1.0
     units = np.where(constraints.subchain.structure.axes >= FORCE, size, 1.0)
     rows = here.whole.toarray() * (units / here.columns)  # constraints by speeds, in these units
@@ -132,21 +132,21 @@ def of_least_norm(jacobian: csr_array, loads: Floats) -> Floats:
     before),  whose factors serve for all rounds: the method of multipliers, which decides on no rank.
     """
     rows, nu = jacobian.shape
-    beyond, x, left = loads, np.zeros(nu), float(np.linalg.norm(jacobian.T @ loads))
+    across: Any = jacobian.T.tocsr() if rows + nu >= SPARSE else jacobian.toarray().T
+    beyond, x, left = loads, np.zeros(nu), float(np.linalg.norm(across @ loads))
     if not left:
         return np.zeros_like(loads)
     if rows + nu < SPARSE:
-        dense = jacobian.toarray()
-        matrix: Any = np.block([[np.eye(rows), dense], [dense.T, -GIVING * np.eye(nu)]])
+        matrix: Any = np.block([[np.eye(rows), across.T], [across, -GIVING * np.eye(nu)]])
         solve: Callable[[Floats], Any] = functools.partial(scipy.linalg.lu_solve, scipy.linalg.lu_factor(matrix))
     else:
-        matrix = block_array([[eye_array(rows), jacobian], [jacobian.T, -GIVING * eye_array(nu)]], format="csc")
+        matrix = block_array([[eye_array(rows), jacobian], [across, -GIVING * eye_array(nu)]], format="csc")
         solve = splu(matrix).solve
     for _ in range(ROUNDS):
         right = np.concatenate([loads, -GIVING * x])
         found = solve(right)
         found += solve(right - matrix @ found)
-        last, left = left, float(np.linalg.norm(jacobian.T @ found[:rows]))
+        last, left = left, float(np.linalg.norm(across @ found[:rows]))
         if left >= last:
             break
         beyond, x = found[:rows], found[rows:]
@@ -163,9 +163,9 @@ def redistributed(constraints: LoopJacobian, q: Floats, loads: Floats) -> Redist
     loads : array [loops, 6]
         As in `Redistribution`.
     """
-    here = constraints.at(q)
-    held = here.held
     bodies, joints = constraints.bodies(q), constraints.joints
+    here = constraints.at(q, bodies)
+    held = here.held
     turned = bodies.rotation[joints.bodies[:, 1]]
     world = np.einsum("nij,npj->npi", turned, loads.reshape(-1, 2, 3))[joints.loop]
     carried = np.einsum("ni,ni->n", held.moment, world[:, 0]) + np.einsum("ni,ni->n", held.force, world[:, 1])

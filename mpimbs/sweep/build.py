@@ -234,15 +234,10 @@ def parted(different: Floats, lanes: int = 1) -> tuple[Floats, Floats]:
     return different[:, :at].ravel(), different[:, at:].ravel()
 
 
-def turned_inertias(matrices: Floats, frames: Floats, points: Floats | None = None) -> Floats:
-    """Symmetric parts of 6x6 matrices [n, 6, 6] in frames turned in theirs [n, 3, 3]: upper triangles [n, ADDED].
-
-    They are about points of these frames [n, 3] (m), and then about the origins; about these by default.
-    """
+def turned_inertias(matrices: Floats, frames: Floats) -> Floats:
+    """Symmetric parts of 6x6 matrices [n, 6, 6] in frames turned in theirs [n, 3, 3]: upper triangles [n, ADDED]."""
     change = np.zeros((len(frames), 6, 6))
     change[:, :3, :3] = change[:, 3:, 3:] = frames
-    if points is not None:
-        change[:, 3:, :3] = -frames @ np.cross(points[:, None, :], np.eye(3)).swapaxes(1, 2)
     whole = np.swapaxes(change, 1, 2) @ matrices @ change
     upper = np.triu_indices(6)
     found: Floats = 0.5 * (whole + np.swapaxes(whole, 1, 2))[:, upper[0], upper[1]]

@@ -59,28 +59,6 @@ def levers(subchain: Subchain) -> Floats:
     return found
 
 
-def tension_stiffness(levers: Floats, forces: Floats, most: bool = False) -> Floats:
-    """Stiffness of bodies against their rotation, xx xy xz yy yz zz [n, 6] (N m/rad), body frames.
-
-    Parameters
-    ----------
-    levers : array [n, 3]
-    forces : array [n, 3]
-        What the bodies receive through their inboard joints (N).
-    most : bool
-        As if the forces pulled along the bodies, however these stand: no turn of a body meets more.
-    """
-    square = np.einsum("ni,ni->n", levers, levers)
-    if most:
-        pulled = np.sqrt(square * np.einsum("ni,ni->n", forces, forces))
-    else:
-        pulled = np.maximum(-np.einsum("ni,ni->n", levers, forces), 0.0)  # T l
-    along = pulled / np.where(square > 0.0, square, 1.0)
-    found: Floats = -along[:, None] * levers[:, _UPPER[0]] * levers[:, _UPPER[1]]
-    found[:, [0, 3, 5]] += pulled[:, None]
-    return found
-
-
 class Tension:
     """The stiffness that tension gives to the bodies of a subchain.
 
@@ -99,12 +77,14 @@ class Tension:
         self._squares = np.where(square > 0.0, square, 1.0)
         turned = np.einsum("nij,ni->nj", made.body_frame, arms)
         self.levers, self.found = np.ravel(arms), np.zeros(len(square) * ADDED)
-        self.of_one = tension_stiffness(turned, -turned / self._squares[:, None]).reshape(-1)
+        of_one = -turned[:, _UPPER[0]] * turned[:, _UPPER[1]] / self._squares[:, None]  # 1 - t t^T
+        of_one[:, [0, 3, 5]] += (square > 0.0)[:, None]
+        self.of_one = of_one.reshape(-1)
 
     def stiffness(self, loads: Floats, most: bool = False) -> Floats:
         """Give it [n, ADDED] by loads through the joints [n, 6], as `ImplicitMatrix.at` takes it. Used again.
 
-        `most`: as of `tension_stiffness`.
+        `most`: as if the forces pulled along the bodies, however these stand: no turn of a body meets more.
         """
         if most:
             forces = loads[:, 3:]

@@ -347,22 +347,24 @@ def keep_resistance(values: Any, room: Floats) -> bool:
 
 @overload(keep_resistance)
 def _keep_compiled(values, room):
-    """Loops take numba a fraction of the time that slices do."""
+    """Loops take numba a fraction of the time that slices do. What has another shape is no number: Python tells of it."""
     if isinstance(values, types.NoneType):
         return lambda values, room: False
 
     def of_each(values, room):
+        fits = values.shape == (room.size // 36, 6, 6)
         for k in range(room.size // 36):
             for i in range(6):
                 for j in range(6):
-                    room[36 * k + 6 * i + j] = values[k, i, j]
+                    room[36 * k + 6 * i + j] = values[k, i, j] if fits else np.nan
         return room.size > 0
 
     def of_all(values, room):
+        fits = values.shape == (6, 6)
         for k in range(room.size // 36):
             for i in range(6):
                 for j in range(6):
-                    room[36 * k + 6 * i + j] = values[i, j]
+                    room[36 * k + 6 * i + j] = values[i, j] if fits else np.nan
         return room.size > 0
 
     return of_each if values.ndim == 3 else of_all

@@ -347,7 +347,7 @@ def keep_resistance(values: Any, room: Floats) -> bool:
 
 @overload(keep_resistance)
 def _keep_compiled(values, room):
-    """Loops take numba a fraction of the time that slices do. What has another shape is no number: Python tells of it."""
+    """Loops take numba a fraction of the time that slices do; what has another shape is no number, which is told."""
     if isinstance(values, types.NoneType):
         return lambda values, room: False
 

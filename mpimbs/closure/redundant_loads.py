@@ -132,7 +132,7 @@ def of_least_norm(jacobian: csr_array, loads: Floats) -> Floats:
     before),  whose factors serve for all rounds: the method of multipliers, which decides on no rank.
     """
     rows, nu = jacobian.shape
-    across: Any = jacobian.T.tocsr() if rows + nu >= SPARSE else jacobian.toarray().T
+    across: Any = (jacobian.toarray() if rows + nu < SPARSE else jacobian).T
     beyond, x, left = loads, np.zeros(nu), float(np.linalg.norm(across @ loads))
     if not left:
         return np.zeros_like(loads)

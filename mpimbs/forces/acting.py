@@ -448,11 +448,10 @@ class ActingBodyForce(_Acting):
 
     def _all_at_once(self, t: float) -> tuple[Floats, Floats]:
         given = called(self._on_all, t, self._function, self._motion)
-        for k, name in enumerate(("damping", "stiffness")):
-            beside = given_beside(given, 2 + k) if isinstance(given, tuple | list) and len(given) < 5 else None
-            self._gave[k] = keep_resistance(self._resisting(t, beside, name), self._resistance[k])
-        if isinstance(given, tuple | list) and len(given) in (3, 4):
-            given = given[:2]
+        beside = given[2:] if isinstance(given, tuple | list) and len(given) in (3, 4) else ()
+        for k, (name, value) in enumerate(zip(("damping", "stiffness"), (*beside, None, None), strict=False)):
+            self._gave[k] = keep_resistance(self._resisting(t, value, name), self._resistance[k])
+        given = given[:2] if beside else given
         return _moment_and_force(self._on_all, t, given, (len(self._numbers), 3))
 
     def _resisting(self, t: float, given: Any, name: str) -> Floats | None:

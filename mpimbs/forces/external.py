@@ -58,6 +58,7 @@ class ExternalLoads:
         body_forces = (ActingBodyForce(force, subchain) for force in system.loads.body_forces)
         self._joint_forces = [force for force in joint_forces if force]
         self._body_forces = [force for force in body_forces if force]
+        self.resists = any(force.vectorized for force in system.loads.body_forces)  # on any rank: may give damping
         self.springs = ActingSprings(subchain, cuts, make_exchange) if system.springs else None
         self.tendons = ActingTendons(subchain, cuts, make_exchange) if system.loads.tendons else None
         # What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is [m * 6].

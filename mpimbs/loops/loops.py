@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.kernels.memory import Table, aligned, aligned_zeros, rows_of
-from mpimbs.loops.apart import ActingLoops, MeasuredLoops, numbers_at
+from mpimbs.loops.apart import ActingLoops, MeasuredLoops, add_what_loops_do, numbers_at
 from mpimbs.loops.closing import LoopsPlan
 from mpimbs.loops.event_tables import EventTables
 from mpimbs.loops.loop_events import Closings, groups_of
@@ -340,11 +340,17 @@ class Loops:
 
     def joint_loads(self) -> Floats:
         """Loads of the loop joints that an evaluation found [n, 6]: see `JointLoads.joints_and_loops`."""
-        load = np.einsum("nik,nk->ni", self._measured[:, SIX : 2 * SIX].reshape(-1, 6, ROW), self._loads)
-        load += self._measured[:, DRIVE_B : DRIVE_B + 6]
-        load = np.einsum("nij,npj->npi", self._frames[:, 1], load.reshape(-1, 2, 3)).reshape(-1, 6)
+        load = np.zeros((len(self._loop_table), 6))
+        add_what_loops_do(self._on_second.data, load.reshape(-1), np.zeros(0))
         load[:, :3] -= np.cross(self._loop_table.positions[:, 1], load[:, 3:])
         return load
+
+    @functools.cached_property
+    def _on_second(self) -> Table:
+        """Where it stands what they carry, of each on its second body, in the frame of that."""
+        numbers = np.arange(len(self._loop_table))
+        ends = self._carried(numbers, np.full_like(numbers, SIX), np.full_like(numbers, DRIVE_B - SIX), numbers)
+        return Table(ActingLoops(ends, np.ascontiguousarray(self._frames[:, 1]).ravel(), rows_of([])))
 
     @property
     def owned(self) -> npt.NDArray[np.bool_]:

@@ -48,17 +48,14 @@ class StageMatrix:
         self.memory, self._looks = memory or [int(tension == "on"), 0], tension == IF_IT_MATTERS
         self._matrix, self._end = dynamics.inertia.implicit_matrix, dynamics.subchain.nq + dynamics.subchain.nu
         self._found: tuple[Floats | None, Floats | None] = None, None  # stiffness and damping of bodies
-        self._resists = any(force.vectorized for force in dynamics.system.loads.body_forces)
+        self._resists = dynamics.divided.external.resists
         if self._with_bodies:
             _ = self._of_bodies  # which all ranks make together
 
     def look(self, step: float) -> None:
         """Take what resists, besides joints, in the state that was evaluated last, for a step of some size h (s)."""
         counts = self._counts(step)
-        if counts or self._resists:
-            self._found = self._resistance.take(counts)
-        else:
-            self._found = None, None
+        self._found = self._resistance.take(counts) if self._with_bodies else (None, None)
 
     @property
     def may_be_compiled(self) -> bool:

@@ -176,17 +176,24 @@ def arm() -> System:
     return system
 
 
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Towards which times Python has called the stages of steps, each time that it has."""
+    found: list[float] = []
+    by_stages = RungeKutta._by_stages
+    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: found.append(t) or by_stages(self, t))
+    return found
+
+
 @pytest.mark.parametrize("tension", ["off", "auto", "on"])
 def test_implicit_steps_in_compiled_code_are_those_by_stages(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, tension: str
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], tension: str
 ) -> None:
     """With the same bits: of what joints have, with a function, of lines whose tension comes to matter, one cut, of a
     tree, of one with a gear, a wrench and a torque over time, and of loops."""
     begun: list[int] = []
-    stages: list[float] = []
-    saw, by_stages = StageMatrix.saw, RungeKutta._by_stages
+    saw = StageMatrix.saw
     monkeypatch.setattr(StageMatrix, "saw", lambda self, count: begun.append(count) or saw(self, count))
-    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: stages.append(t) or by_stages(self, t))
     first, called, turning = arm(), arm(), system_from("rope:12")
     called.add_joint_force("link4", lambda t, q, u: -0.1 * u)  # on one rank alone Python has a say
     turning.add_event(
@@ -227,7 +234,7 @@ def drag(t: float, motion: BodyMotion) -> tuple[Any, ...]:
 
 @numba.njit
 def ground(t, motion):  # type: ignore[no-untyped-def]
-    """Of those below a height a stiffness, one for all, about points of theirs, and no damping."""
+    """A stiffness towards a height, one for all, about points of theirs, and no damping."""
     stiffness, force = np.zeros((6, 6)), np.zeros_like(motion.position)
     stiffness[4, 4], stiffness[0, 0] = 20.0, 1e-3
     for k in range(len(force)):
@@ -237,12 +244,9 @@ def ground(t, motion):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("spec", ["rope:9", "random_tree:12:3", "boom:2"])
 def test_what_functions_give_beside_forces_is_taken_in_compiled_code(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], spec: str
 ) -> None:
     """Damping and stiffness, of each body or one for all: with the bits of stages that Python calls."""
-    stages: list[float] = []
-    by_stages = RungeKutta._by_stages
-    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: stages.append(t) or by_stages(self, t))
     for functions in ([drag], [ground], [drag, ground]):
         taken = []
         for compiled in (True, False):
@@ -264,18 +268,15 @@ def test_what_functions_give_beside_forces_is_taken_in_compiled_code(
 
 @pytest.mark.parametrize("spec", ["four_bar:3", "boom:2"])
 def test_steps_with_loops_in_compiled_code_are_those_by_stages(
-    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, spec: str
+    comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], spec: str
 ) -> None:
-    called: list[float] = []
-    by_stages = RungeKutta._by_stages
-    monkeypatch.setattr(RungeKutta, "_by_stages", lambda self, t: called.append(t) or by_stages(self, t))
     one = simulate(spec, 0.2, comm, rtol=1e-7, every=0.05)
-    assert not called or comm.size > 1  # where loops end on another rank Python has a say
-    called.clear()
+    assert not stages or comm.size > 1  # where loops end on another rank Python has a say
+    stages.clear()
     with monkeypatch.context() as patch:
         patch.setattr(StateDerivative, "compiled", None)
         other = simulate(spec, 0.2, comm, rtol=1e-7, every=0.05)
-    assert len(called) == other.steps + other.rejected
+    assert len(stages) == other.steps + other.rejected
     assert (one.steps, one.rejected, one.evaluations) == (other.steps, other.rejected, other.evaluations)
     assert np.array_equal(one.q, other.q) and np.array_equal(one.u, other.u)
 

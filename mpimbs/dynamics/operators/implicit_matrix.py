@@ -371,16 +371,17 @@ class ImplicitMatrix:
 
         Tension counts where `counting` says so.
         """
-        lanes, looped = isinstance(part, Subchains), bool(self._divided.system.loops)
-        can = not looped or isinstance(part, Intervals)
-        if not (self._swept and self._bodies is not None and (lanes or (self._divided.comm.size == 1 and can))):
+        lanes, loops = isinstance(part, Subchains), self._divided.system.loops
+        looped = part if loops and isinstance(part, Intervals) else None
+        alone = self._divided.comm.size == 1 and (looped is not None or not loops)
+        if not (self._swept and self._bodies is not None and (lanes or alone)):
             return None
         whole, pulls, tension, room = part.whole, self._pulls, resistance.tension, np.empty(0)
         assert pulls.sweeps is not None
         if lanes:
             joint_loads, table = JOINT_LOADS_OF_ALL[part.width], part.plan
         else:
-            self._loads = self._loads_of(part if isinstance(part, Intervals) and looped else None)
+            self._loads = self._loads_of(looped)
             joint_loads, table = loads_of_one, self._loads.data
         found = TensionPlan(
             part=table,

@@ -151,6 +151,8 @@ class BodyResistance:
     tension : Tension
     functions : bool
         Whether there are functions that may give damping and stiffness, on any rank.
+    stiffness, damping : array [n * ADDED]
+        As they were found last; without functions the first is that of tension, the second empty.
     acts : array [2]
         Whether there is stiffness, and damping, on any rank.
     plan : int64 array
@@ -159,14 +161,13 @@ class BodyResistance:
 
     def __init__(self, divided: DividedSystem) -> None:
         self.tension = Tension(divided.subchain)
-        self.functions = any(force.vectorized for force in divided.system.loads.body_forces)
+        self.functions = divided.external.resists
         self.acts, found = np.zeros(2, np.int64), self.tension.found
         self._forces = divided.external.resisting if self.functions else []
-        self._found = (found, np.zeros(0))
-        if self.functions:
-            self._found = np.zeros(found.size), np.zeros(found.size)
+        self.stiffness = np.zeros(found.size) if self.functions else found
+        self.damping = np.zeros(found.size if self.functions else 0)
         addresses = np.array([table.data.ctypes.data for table in self._forces], np.int64)
-        given = found, int(self.functions), addresses, *self._found, self.acts
+        given = found, int(self.functions), addresses, self.stiffness, self.damping, self.acts
         alone = int(divided.comm.size == 1)
         self._table = Table(ResistancePlan(*given, channel(divided.comm), alone, np.zeros(2), np.zeros(2)))
         self.plan = self._table.data
@@ -182,17 +183,5 @@ class BodyResistance:
     @property
     def given(self) -> tuple[Floats | None, Floats | None]:
         """Stiffness and damping, as `take` gave them last, or compiled stages have found them."""
-        stiffness, damping = (
-            values.reshape(-1, ADDED) if acts else None for values, acts in zip(self._found, self.acts, strict=True)
-        )
-        return stiffness, damping
-
-    @property
-    def stiffness(self) -> Floats:
-        """[n * ADDED], as it was found last."""
-        return self._found[0]
-
-    @property
-    def damping(self) -> Floats:
-        """[n * ADDED], as it was found last."""
-        return self._found[1]
+        stiffness = self.stiffness.reshape(-1, ADDED) if self.acts[0] else None
+        return stiffness, self.damping.reshape(-1, ADDED) if self.acts[1] else None

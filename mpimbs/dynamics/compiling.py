@@ -12,14 +12,12 @@ from mpimbs.base.sizes import tuned
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.divided import DividedSystem
-from mpimbs.dynamics.operators.inverse import required_forces
 from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.dynamics.pipeline import SCAN_MOTIONS
 from mpimbs.model import system_from
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import first_on_node
 from mpimbs.parallel.scan import Scan
-from mpimbs.parts.subchain import AT_REST
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import BOUNDARY
 
@@ -167,9 +165,10 @@ def compile_inverse(lanes: int = 1) -> None:
     """Compile, or load from the cache, what `Dynamics.inverse_dynamics` calls, in so many lanes; no communication."""
     for name in (f"rope:{2 * tuned().least_lane * lanes}", f"tree:2:{lanes + 1}"):
         with closing(Dynamics(system_from(name), MPI.COMM_SELF, lanes=lanes)) as alone:
-            state = alone.subchain.q, alone.subchain.u, alone.subchain.u
-            alone.inverse_dynamics(*state)
-            required_forces(MPI.COMM_SELF, alone.subchain, *state, alone.subchain.u, AT_REST[None], np.zeros(6))
+            q, u, between = alone.subchain.q, alone.subchain.u, alone.divided.between
+            alone.inverse_dynamics(q, u, u)
+            between.see(q, u)
+            between.forces(q, u, u, u, between.prescribed(q, u, u, np.zeros(6)))
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.coupling import Part, Strategy, coupling_for
 from mpimbs.coupling.settings import EvaluationSettings
+from mpimbs.dynamics.between_ranks import BetweenRanks
 from mpimbs.dynamics.evaluation import Acted, Evaluation
 from mpimbs.dynamics.resources import EVALUATION, EVALUATION_OF_BODIES, check_memory, ranks_on_node
 from mpimbs.forces.external import ExternalLoads
@@ -116,6 +117,11 @@ class DividedSystem:
             self.comm, system, self.division.order, self.cuts, self.subchain.first, self.subchain.last
         )
         self.gather_q, self.gather_u = (Gather(self.comm, self.model_order[name]) for name in ("q", "u"))
+
+    @functools.cached_property
+    def between(self) -> BetweenRanks:
+        """Inverse dynamics of this rank's bodies, and what it takes of the others'; all ranks ask together."""
+        return BetweenRanks(self.evaluation.comm, self.subchain, self.evaluation.scan_of_motions)
 
     def alike(self, system: Contents) -> DividedSystem:
         """Give a system of as many bodies, divided among the ranks as this one is; all ranks call.
@@ -243,6 +249,8 @@ class DividedSystem:
 
     def close(self) -> None:
         """Free what MPI holds, the communicator last."""
+        if "between" in self.__dict__:
+            self.between.close()
         self.evaluation.close()
         self.external.close()
         self.comm.Free()

@@ -58,7 +58,7 @@ class Evaluation:
     Parameters
     ----------
     comm : MPI.Comm
-        The caller's own communicator; it must outlive this.
+        The caller's own communicator, of the ranks whose bodies hang together; it must outlive this.
     name : str
         Of the kernels that evaluate (`pipeline.EVALUATE`).
     part : Part
@@ -93,7 +93,7 @@ class Evaluation:
         root: Floats,
         overlap: bool,
     ) -> None:
-        self._alone = comm.size == 1
+        self.comm, self._alone = comm, comm.size == 1
         self._part, self._coupling, self._subchain, self._external = part, coupling, subchain, external
         self._turns = Scan(comm, subchain.nothing_before(TURNING))
         self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
@@ -164,7 +164,8 @@ class Evaluation:
         return [self._motions.clock, *remote, *self._external.clocks]
 
     @functools.cached_property
-    def _scan_of_motions(self) -> Scans:
+    def scan_of_motions(self) -> Scans:
+        """The scan over ranks of the motions of what bodies hang on."""
         value = self._subchain.boundary_layout().value
         entry = address_of(SCAN_MOTIONS[self._name], self._motions.plan, value)
         return entry, self._motions.plan, self._motions.result
@@ -175,7 +176,7 @@ class Evaluation:
         if not self.placed:
             return None
         assert self._remote_ends is not None
-        return self._remote_ends.table(self._scan_of_motions, self._measure)
+        return self._remote_ends.table(self.scan_of_motions, self._measure)
 
     @functools.cached_property
     def compiled(self) -> tuple[int, Table] | None:
@@ -186,7 +187,7 @@ class Evaluation:
             if acting is None or self._solve is not None:
                 return None
             if self._external.moved and not self._alone:
-                acting.begin_with(self._scan_of_motions)
+                acting.begin_with(self.scan_of_motions)
             entry, table = evaluate_loaded, self._loaded(acting)
         q, u = np.empty(self._subchain.nq), np.empty(self._subchain.nu)
         return address_of(entry, table.data, q, u, self.no_tau, u, q), table
@@ -307,6 +308,11 @@ class Evaluation:
         if external.wrenches:
             self._part.set_wrenches(self._subchain.wrenches)
         return Acted(forces, given, motions)
+
+    @property
+    def scanned_turns(self) -> Floats:
+        """What a scan over ranks has found of turns, as `Subchain.boundaries` takes it; used again."""
+        return self._turns.result
 
     @property
     def turns(self) -> Floats:

@@ -15,7 +15,7 @@ from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.evaluation import Acted
 from mpimbs.dynamics.loops import CarriedLoads, ClosedLoops
 from mpimbs.dynamics.operators.inertia import InertiaMatrix
-from mpimbs.dynamics.operators.inverse import InverseDynamics, loads_received, wrenched_by_loops
+from mpimbs.dynamics.operators.inverse import InverseDynamics, wrenched_by_loops
 from mpimbs.dynamics.residual import Residual, residual_of
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import on_root, together
@@ -116,12 +116,14 @@ class JointLoads:
 
     def _find_loads(self, q: Floats, u: Floats) -> None:
         """Find what passes the joints of bodies whose accelerations were found one by one: inverse dynamics."""
-        comm, part, subchain = self._divided.comm, self._divided.subchains, self._divided.subchain
+        divided, part = self._divided, self._divided.subchains
         if isinstance(part, AbsoluteBodies):
-            count, none = len(self._divided.system.loops), np.zeros(0)
-            work, *_ = wrenched_by_loops(comm, subchain, part, count, none)
-            steps, boundary = part.loads[: len(part.wrenches)], self._divided.boundary_motion(q, u)
-            part.wrenches[:] = loads_received(comm, subchain, q, u, steps, boundary, self._divided.root, work)
+            work, *_ = wrenched_by_loops(divided.comm, divided.subchain, part, len(divided.system.loops), np.zeros(0))
+            between, still = divided.between, divided.still
+            between.see(q, u)
+            between.prescribed(q, u, still, divided.root, work)
+            part.wrenches[:] = part.loads[: len(part.wrenches)]
+            between.forces(q, u, still, still, part.wrenches, work)  # which leaves the loads there
 
     def drive_forces(self, q: Floats, u: Floats, t: float = 0.0) -> Floats:
         """Give the generalized forces [nu] (N m, N) by which joints follow given motions; 0 of other joints.
@@ -215,12 +217,12 @@ class JointLoads:
         if not self._divided.may_fail and (found := self._inverse.at_once(q, u, udot, True)) is not None:
             return found
         q, u, udot = self._divided.agreed(q, u, udot, "udot", t)
-        boundary, forces = None, np.zeros(self._divided.subchain.nu)
+        forces = np.zeros(self._divided.subchain.nu)
         if self._divided.may_fail:
             boundary = self._divided.boundary_motion(q, u)
             together(self._divided.comm, lambda: self._divided.external.apply(t, q, u, boundary, forces))
             forces[self._divided.subchain.columns.prescribed] = 0.0  # of joints that follow, what their drive has to do
-        return self._inverse.needed(q, u, udot, forces, boundary)
+        return self._inverse.needed(q, u, udot, forces)
 
     def actuation(
         self, q: Floats, u: Floats, udot: Floats, t: float = 0.0, actuated: Sequence[str] | None = None

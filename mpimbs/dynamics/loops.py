@@ -15,7 +15,6 @@ from mpimbs.closure.jacobian import EPSILON, LoopJacobian, TooLargeError
 from mpimbs.coupling.intervals import ScheduledAssembly
 from mpimbs.dynamics.closing import LARGE
 from mpimbs.dynamics.divided import DividedSystem
-from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.dynamics.state_closing import StateClosing
 from mpimbs.kernels.memory import addresses_of, sum_at
 from mpimbs.parallel.agreement import largest_magnitudes, on_root
@@ -151,13 +150,14 @@ class ClosedLoops(StateClosing):
         linear = [part.loads, *(loops.joints.loads for loops in self._parts)]
         others = [part.blocks, *(loops.joints.closures for loops in self._parts)]
         kept = [array.copy() for array in others]
-        comm, boundary, last = divided.comm, divided.boundary_motion(q, u), np.inf
+        comm, last = divided.comm, np.inf
+        divided.between.see(q, u)
         length = divided.scales.length
         unit, weight = divided.units[1], float(np.linalg.norm(divided.root)) / length
         of_bodies = np.array([1.0] * 3 + [length] * 3)
         self.refining = bool(self.refining)
         for _ in range(REFINEMENTS):
-            steps, _ = prescribed(comm, subchain, q, u, udot, boundary, divided.root)
+            steps = divided.between.prescribed(q, u, udot, divided.root)
             bodies = subchain.of_bodies(steps)
             left, _, _ = part.loop_rows(bodies, np.zeros((len(bodies), 2)), udot, len(self._names))
             comm.Allreduce(MPI.IN_PLACE, left)

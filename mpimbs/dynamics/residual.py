@@ -17,14 +17,8 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.closure.geometry import FORCE
 from mpimbs.coupling import Coupling
-from mpimbs.dynamics.operators.inverse import (
-    Between,
-    forces_beside,
-    found_inward,
-    found_outward,
-    prescribed,
-    wrenched_by_loops,
-)
+from mpimbs.dynamics.between_ranks import BetweenRanks
+from mpimbs.dynamics.operators.inverse import wrenched_by_loops
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import greatest
 from mpimbs.parts.intervals import Intervals
@@ -145,8 +139,8 @@ class Evaluated(Protocol):
     def root(self) -> Floats: ...
     @property
     def scales(self) -> Scales: ...
-    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """See `DividedSystem.boundary_motion`."""
+    @property
+    def between(self) -> BetweenRanks: ...
 
 
 class Closed(Protocol):
@@ -218,8 +212,9 @@ def residual_of(
         assert isinstance(part, Intervals)
         count = len(dynamics.system.loops)
         work, by_loops, acting = wrenched_by_loops(comm, subchain, part, count, acting)
-    boundary = dynamics.boundary_motion(q, u)
-    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, dynamics.root, work=work)
+    between = dynamics.between
+    boundary = between.see(q, u)
+    accelerations = between.prescribed(q, u, udot, dynamics.root, work)
 
     driving = np.empty(subchain.nu)
     joint_forces(0.0, subchain.structure, subchain.springs, q, u, acting, driving)
@@ -232,17 +227,15 @@ def residual_of(
     by_springs = sum(own.driven_by() for own in part.loops) if looped else 0.0  # and dampers and torques of loops
     pushes = np.concatenate([forces_alone, wrenches.ravel(), [by_springs]])
     least = _least(comm, pushes, squares, lever, total_mass)
-    apart = [_levers(between) for between in parts]
     begin = np.array([0.0, np.linalg.norm(dynamics.root) + least])
-    reach = _reached(dynamics, apart, udot, begin, work)
+    reach = _reached(dynamics, udot, begin, work)
     behind = np.zeros((len(subchain.outer), 2))
     if comm.size > 1:
-        _, own, _ = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
-        received, after = comm.allgather(own), comm.rank + 1
-        behind = found_inward(apart[after:], received[after:], subchain.outer.tolist(), 2)
+        _, received, _ = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
+        behind = between.magnitudes_behind(received)
     most, _, total = subchain.magnitudes_inward(reach, by_loops, behind, lever, work)
     of_steps = accelerations.copy()  # which are overwritten
-    left = forces_beside(comm, subchain, parts, q, u, udot, acting, accelerations, work=work)
+    left = between.forces(q, u, udot, acting, accelerations, work)
 
     most += driving + subchain.columns.armature * np.abs(udot)
     if iterates(dynamics.coupling):  # to a share of the largest of all
@@ -261,8 +254,8 @@ def residual_of(
         reach = np.stack((reach[:, 0] + reach[:, 1] / lever + squares, reach[:, 1] + lever * squares), axis=1)
         shares, largest = _of_loops(dynamics, of_steps, reach, udot)
         if not shares.max(initial=0.0) <= EXACT.loops and solve is not None:
-            held_by = forces_beside(comm, subchain, parts, q, u, udot, np.where(held, 0.0, forces), of_steps.copy())
-            reach += SMALL * _reached(dynamics, apart, solve(q, np.where(held, 0.0, held_by)), np.zeros(2), work)
+            held_by = between.forces(q, u, udot, np.where(held, 0.0, forces), of_steps.copy())
+            reach += SMALL * _reached(dynamics, solve(q, np.where(held, 0.0, held_by)), np.zeros(2), work)
             shares, largest = _of_loops(dynamics, of_steps, reach, udot)
         acts = comm.allreduce(float(total[0] / lever + total[1] + forces_alone.sum() + by_springs))
         broken = _largest(MPI.COMM_SELF, shares, names.__getitem__)
@@ -293,24 +286,11 @@ def _least(comm: MPI.Comm, driving: Floats, squares: Floats, length: float, mass
     return SMALL * float(total[0] / mass + length * total[1] / max(1.0, total[2]))
 
 
-def _levers(between: Between) -> Between:
-    """The same for magnitudes of an angular and a linear acceleration, of which distances are all that counts."""
-    distances = [np.linalg.norm(move[3:, :3], 2) for move in between.moves]
-    return between._replace(moves=[np.array([[1.0, 0.0], [distance, 1.0]]) for distance in distances])
-
-
-def _reached(dynamics: Evaluated, apart: list[Between], udot: Floats, begin: Floats, work: Workspace) -> Floats:
-    """Give magnitudes [m, 2] of the accelerations of this rank's steps, of the root those that `begin` has; all call.
-
-    `apart` is what `_levers` gave of all ranks' subchains.
-    """
-    comm, subchain = dynamics.comm, dynamics.subchain
-    if comm.size > 1:
-        still = np.zeros((len(subchain.inboard), 2))
-        far = comm.allgather(subchain.magnitudes_outward(udot, still, work)[subchain.outer_steps])
-        apart = [between._replace(far=own) for between, own in zip(apart, far, strict=True)]
-    given = found_outward(apart[: comm.rank], subchain.inboard.tolist(), begin)
-    return subchain.magnitudes_outward(udot, given, work)
+def _reached(dynamics: Evaluated, udot: Floats, begin: Floats, work: Workspace) -> Floats:
+    """Give magnitudes [m, 2] of the accelerations of this rank's steps, of the root as `begin` has; all call."""
+    subchain = dynamics.subchain
+    far = subchain.magnitudes_outward(udot, np.zeros((len(subchain.inboard), 2)), work)
+    return subchain.magnitudes_outward(udot, dynamics.between.reaches(far, begin), work)
 
 
 def _of_loops(dynamics: Evaluated, of_steps: Floats, reach: Floats, udot: Floats) -> tuple[Floats, Floats]:

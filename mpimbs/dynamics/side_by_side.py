@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import HaltError, InputError, LoadNotFiniteError, SimulationError
+from mpimbs.dynamics.between_ranks import BetweenRanks
 from mpimbs.dynamics.dynamics import Dynamics
 from mpimbs.dynamics.instants import States
 from mpimbs.dynamics.loops import CarriedLoads
@@ -165,10 +166,7 @@ class _Copy:
         self.system, self.subchain, self.comm = system, subchain, MPI.COMM_SELF
         self.scales = scales_of(self.comm, subchain)
         self.root = np.concatenate((np.zeros(3), -np.asarray(system.gravity)))
-
-    def boundary_motion(self, q: Floats, u: Floats) -> Floats:
-        """The world is at rest."""
-        return AT_REST[None]
+        self.between = BetweenRanks(self.comm, subchain)
 
 
 class SideBySide:
@@ -200,6 +198,7 @@ class SideBySide:
     def __init__(self, systems: Sequence[Contents], count: int, lanes: int, wrenches: bool = False) -> None:
         self.systems, self.count = systems, count
         self._alone: dict[int, Dynamics] = {}  # of those whose samples need it, by their systems
+        self._checked: dict[Subchain, _Copy] = {}
         self.n_bodies, self.nq, self.nu = systems[0].n_bodies, systems[0].nq, systems[0].nu
         self._subchains = [Subchain(system) for system in systems]
         self._made = [part.made for part in self._subchains]
@@ -366,8 +365,10 @@ class SideBySide:
 
     def _residual(self, k: int, q: Floats, u: Floats, udot: Floats) -> Residual:
         """Give the residual of the accelerations of a copy, under the loads that acted last."""
-        copy = _Copy(self.systems[k % len(self.systems)], self._subchains[k % len(self._subchains)])
-        return residual_of(copy, None, q, u, udot, self._tau[k])
+        part = self._subchains[k % len(self._subchains)]
+        if part not in self._checked:
+            self._checked[part] = _Copy(self.systems[k % len(self.systems)], part)
+        return residual_of(self._checked[part], None, q, u, udot, self._tau[k])
 
     def sampled(self, t: float, q: Floats, u: Floats, given: Floats | None, left: npt.NDArray[np.bool_]) -> States:
         """Give what is known of all copies at a time (s), in states [copies, nq], [copies, nu].

@@ -63,8 +63,11 @@ class ExternalLoads:
         self.tendons = ActingTendons(subchain, cuts, make_exchange) if system.loads.tendons else None
         # What added masses take beside their accelerations, as `Subchain.wrenches`, in which it is [m * 6].
         self.fluid = np.zeros(subchain.wrenches.size if subchain.columns.added_mass is not None else 0)
-        # Body forces, springs or fluids act on the system, here or elsewhere: `apply` needs the motion of handle 1.
-        self.moved = bool(system.loads.body_forces or system.springs) or system.has_added_mass(0, system.n_bodies)
+        # Body forces, springs or fluids act on the system, here or elsewhere: `apply` needs the motion of handle 1; of
+        # several ranks for the power of wrenches, too.
+        wrenched = len(cuts) > 2 and system.has_given_wrenches(0, system.n_bodies)
+        self.moved = bool(system.loads.body_forces or system.springs or wrenched)
+        self.moved |= system.has_added_mass(0, system.n_bodies)
         # `apply` finds the motions of the steps, and gives them.
         self.needs_motions = bool(self._body_forces or self.springs or self.fluid.size)
         self.wrenches = bool(self._wrenches) or self.needs_motions  # or body forces, or springs act
@@ -77,9 +80,7 @@ class ExternalLoads:
                 self._body_forces, self._wrenches, self.springs, self.tendons, self.fluid,
             )  # fmt: skip
             self._acting = ActingAtOnce(acting)
-        alone, wrenched = len(cuts) == 2, system.has_given_wrenches(0, system.n_bodies)
-        marches = not (self._loops or motions) and (alone or self.moved or not wrenched)  # or their power needs a scan
-        self.at_once = self._acting if marches else None  # where that is all that acts
+        self.at_once = None if self._loops or motions else self._acting  # where that is all that acts
 
     def compile(self) -> None:
         """Compile those of the forces' functions that are numba's to compile; none is called."""

@@ -17,7 +17,7 @@ from mpimbs.base.sizes import tuned
 from mpimbs.model.contents import Contents
 from mpimbs.model.order.order import Order
 from mpimbs.partition.chain import body_costs, split_chain
-from mpimbs.parts.interval import Outside
+from mpimbs.parts.subchain import Outside
 
 MOVE = 0.05  # of a share: how far a cut moves from where costs are balanced to where few handles are open
 SPARED = 1  # so many more open bodies cost less than vectors that have to be put in order

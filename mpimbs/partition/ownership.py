@@ -24,11 +24,11 @@ from mpimbs.partition.lanes import cut_chain
 from mpimbs.partition.shapes import Hashes, Words, closed_subtrees, mixed, places_of, shapes
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.bodies.dca_bodies import DcaBodies
-from mpimbs.parts.interval import IntervalPart, IntervalSubchain, Outside
+from mpimbs.parts.interval import IntervalPart, IntervalSubchain
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.lane_subtrees import NO_SUBTREES, Chosen
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTile
-from mpimbs.parts.subchain import Subchain
+from mpimbs.parts.subchain import Outside, Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.sweep.build import Build
 

@@ -8,7 +8,7 @@ from mpimbs.kernels.tuples import load3, load6, load9, load18, store_numbers
 from mpimbs.kernels.widths import by_width
 from mpimbs.parts.passes import systems_alone
 from mpimbs.spatial.vectors import rotate
-from mpimbs.sweep.inverse import add_rotors, newton_euler, prescribed_accelerations
+from mpimbs.sweep.inverse import newton_euler
 from mpimbs.sweep.inward import inward, outward
 from mpimbs.sweep.joint_forces import joint_forces
 from mpimbs.sweep.motion import coordinate_rates, joint_places, load_quaternion, motions, velocity_terms
@@ -70,39 +70,6 @@ def joint_loads(structure, springs, work, q, u, tau, turns, given, outer, outer_
         place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
     outward(0.0, structure, work, load6(0.0, given, 0), o, False, udot, loads)
     newton_euler(0.0, structure, work, o, loads, 6, total)
-
-
-@kernel
-def prescribe(structure, work, q, u, udot, turns, given, accelerations, at_rest):
-    """Write the acceleration of every step [m * 6] of one piece that moves by `udot`.
-
-    Known are turns [k * TURNING] and accelerations `given` [k * 6] of the bodies that it hangs on. `at_rest`: without
-    speeds, and nothing else acts.
-    """
-    if at_rest:
-        joint_places(0.0, structure, q, work.place)
-        for i in range(work.bias.size):
-            work.bias[i] = 0.0
-    else:
-        _velocities(structure, work, q, u, turns)
-    for slot in range(1, turns.size // TURNING):
-        place_boundary(0.0, work.junction, slot, load6(0.0, given, 6 * slot))
-    prescribed_accelerations(0.0, structure, work, udot, load6(0.0, given, 0), accelerations, 6)
-
-
-@kernel
-def forces_of_part(structure, springs, work, q, u, udot, forces, outer, outer_loads, loads, total, tau):
-    """Write the generalized forces [nu] beside `forces`, springs, dampers and torques that given accelerations need.
-
-    `loads` [m * 6] are the accelerations, and become the joints' loads; `outer` are the steps on which something acts
-    from behind, `outer_loads` [h * 6]; `total` [nu] is room.
-    """
-    _put_loads(work, outer, outer_loads)
-    newton_euler(0.0, structure, work, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), loads, 6, tau)
-    add_rotors(0.0, structure, udot, tau)
-    joint_forces(0.0, structure, springs, q, u, forces, total)
-    for d in range(tau.size):
-        tau[d] -= total[d]
 
 
 @kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from mpimbs.model.contents import Contents
 from mpimbs.parts.interval_passes import IntervalPlan
 from mpimbs.parts.lane_subtrees import Chosen, LaneSubtrees, elsewhere
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTileLoops
-from mpimbs.parts.open_bodies import HEAD, NUMBER, OUTSIDE, none_open
+from mpimbs.parts.open_bodies import HEAD, described, none_open
 from mpimbs.parts.part import PartOfOne, Taken
-from mpimbs.parts.subchain import AT_REST, BoundaryLayout, Subchain
+from mpimbs.parts.subchain import AT_REST, BoundaryLayout, Outside, Subchain
 from mpimbs.spatial.rows import ROW
 from mpimbs.sweep.build import NO_BODIES, Build, with_slots
 from mpimbs.sweep.structure import BOUNDARY, TURNING, Handles, Springs, Structure, workspace
@@ -26,65 +25,32 @@ from mpimbs.values.handles import SIZE
 from mpimbs.values.value import Description, Room, without_loops
 
 
-class Outside(NamedTuple):
-    """The bodies outside an interval that its own hang on, and those of its own that others hang on."""
-
-    # [k]: the bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang
-    # on it where these are to be told apart: its first place is that of the last root.
-    inboard: Integers
-    before: Integers  # [k]: which of the open bodies of all before the interval these are; -1 the world
-    # [h]: its own bodies that have children behind it, from the root outward: they lie on one path, in the component
-    # that hangs on the first of `inboard`
-    open: Integers
-    ends: Integers  # [h]: the body behind the last child of each of these
-    most: int  # how many bodies are open, of all before any interval: what a scan needs room for
-
-
 class IntervalSubchain(Subchain):
     """The bodies of an interval as one piece, which knows what lies outside."""
 
     def __init__(self, system: Contents, first: int, last: int, outside: Outside) -> None:
         super().__init__(system, first, last)
-        self._outside, self._most = outside, outside.most
-        self.inboard = outside.inboard
-
-    @property
-    def outer(self) -> Integers:
-        """The open bodies [h]."""
-        return self._outside.open
-
-    @property
-    def most_open(self) -> int:
-        """How many bodies before, or among these, have others behind hanging on them, at the most."""
-        return max(self._most, 1)
+        self.outside, self.inboard = outside, outside.inboard
 
     def nothing_before(self, numbers: int) -> Floats:
         """Give the begin of a scan over ranks: that nothing is open before."""
-        return none_open(self.first, self._most, numbers)
+        return none_open(self.first, self.outside.most, numbers)
 
     def boundaries(self, scanned: Floats, numbers: int) -> Floats:
         """Turns or motions of the bodies inboard [k, numbers], from those of the open bodies before."""
         found = scanned[HEAD:].reshape(-1, 2 + numbers)[:, 2:]
         world = AT_REST[:numbers]
-        return np.array([found[place] if place >= 0 else world for place in self._outside.before])
+        return np.array([found[place] if place >= 0 else world for place in self.outside.before])
 
     def boundary_layout(self) -> BoundaryLayout:
         """Give where compiled code writes and reads motions of a scan over ranks."""
-        before = np.array(self._outside.before, np.int64)
-        return BoundaryLayout(self.described(BOUNDARY), HEAD + 2, 2 + BOUNDARY, before)
+        before = np.array(self.outside.before, np.int64)
+        return BoundaryLayout(described(self.outside, self.last, BOUNDARY), HEAD + 2, 2 + BOUNDARY, before)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the open bodies while the bodies inboard are held, for a scan."""
-        value = self.described(BOUNDARY)
+        value = described(self.outside, self.last, BOUNDARY)
         value[HEAD:].reshape(-1, 2 + BOUNDARY)[: len(self.outer), 2:] = self.relative_motions(q, u)
-        return value
-
-    def described(self, numbers: int) -> Floats:
-        """A value of a scan, but for the turns or motions of the open bodies."""
-        o = self._outside
-        value = none_open(self.last, self._most, numbers)
-        value[[NUMBER, OUTSIDE]] = len(o.open), o.inboard[0]
-        value[HEAD:].reshape(-1, 2 + numbers)[: len(o.open), :2] = np.stack((o.open, o.ends), axis=1)
         return value
 
 
@@ -166,7 +132,7 @@ class IntervalPart(PartOfOne):
         self.all_loops: list[Loops] = []
         if table is not None and closings is not None:
             self._close(system, table, closings, own, looped_tiles)
-        self.turn = whole.described(TURNING)
+        self.turn = described(outside, last, TURNING)
         self.value = self._described()
         self.make(self.value.room)
 
@@ -192,7 +158,7 @@ class IntervalPart(PartOfOne):
         if self._subtrees and self._subtrees.has_open:
             path, reach = NO_BODIES, NO_BODIES
         else:
-            path, reach = _path(self._whole, self._made, outside)
+            path, reach = self._whole.path_out(self._made)
         self.blocks = aligned_zeros(room.size()).reshape(1, room.size())
         self.loads = np.zeros((1, 6 * (room.inboard + room.open)))
         plan = IntervalPlan(
@@ -258,20 +224,3 @@ def _closings(
     ends = np.where(here | (table.bodies < 0), table.bodies, ELSEWHERE)[own]
     gears = np.flatnonzero(np.isin(own, table.gears))
     return closings_of(ends, gears, made, outside.inboard, outside.open - first, handed), own
-
-
-def _path(whole: Subchain, made: Build, outside: Outside) -> tuple[Integers, Integers]:
-    """Steps from an inboard body to the last open one; how many of them carry the motion of each open body [h]."""
-    if not len(outside.open):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    parent = whole.columns.parent
-    bodies = [int(outside.open[-1])]
-    while (above := int(parent[bodies[-1] - whole.first])) >= whole.first:
-        bodies.append(above)
-    path: list[int] = []
-    reach = {}
-    for body in bodies[::-1]:
-        k = body - whole.first
-        path += range(int(made.first_step[k]), int(made.body_step[k]) + 1)
-        reach[body] = len(path)
-    return np.array(path, np.int64), np.array([reach[int(body)] for body in outside.open], np.int64)

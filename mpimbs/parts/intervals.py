@@ -213,6 +213,13 @@ class Intervals(PartByHandles):
         found = [accelerations[body] for body in inboard], [loads[body] for body in outer]
         return np.array(found[0]).reshape(-1, 6), np.array(found[1]).reshape(-1, 6)
 
+    def handle_places(self) -> tuple[Integers, Integers]:
+        """Where `handle_loads` begin in `loads` [k], [h], of one interval."""
+        part, inboard, room = self._parts[0], self.whole.inboard, self.room.inboard
+        slots = np.array([part.outside.inboard.tolist().index(body) for body in inboard], np.int64)
+        opened = np.array(range(len(self.whole.outer)) if part.loops is None else part.loops.open_bodies, np.int64)
+        return 6 * slots, 6 * (room + opened)
+
     def wrenches_taken(self) -> Taken:
         """Where its sweeps read external wrenches, as of `Part`."""
         found: Taken = []

@@ -137,7 +137,7 @@ def _tile_needed(zero, plan, number, two_handles, given):
     put_of_lanes(zero, plan, tile, handed, passed, _LOAD)
     if read(plan, PLAN.on_bodies) == 0 and lanes_of(plan) > 1:
         _hand_on(plan, tile[TILE.lane], tile[TILE.width])
-        pass_on(zero, structure, work, _from_behind(zero, plan, tile), room)
+        pass_on(zero, structure, work, structure.path, _from_behind(zero, plan, tile), room, span(room, 0, 0))
     put_in_sequence(zero, interleaved, room, tau, tile[TILE.u], nu)
 
 
@@ -168,7 +168,7 @@ def _tile_passed(zero, plan, number, two_handles, given):
     if read(plan, PLAN.kept) != KEEP_ALL:
         joint_places(zero, structure, tile_coordinates(zero, plan, tile, kind, q), work.place)
     room = tile_speeds(zero, plan, tile, structure, tau, read(plan, PLAN.tau))
-    pass_on(zero, structure, work, _from_behind(zero, plan, tile), room)
+    pass_on(zero, structure, work, structure.path, _from_behind(zero, plan, tile), room, span(room, 0, 0))
     put_in_sequence(zero, read(plan, PLAN.interleaved), room, tau, tile[TILE.u], structure.axes.size)
 
 

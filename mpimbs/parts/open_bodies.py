@@ -1,4 +1,4 @@
-"""What a scan over the intervals of a tree hands on: turns or motions of the open bodies of an interval.
+"""What a scan over the intervals of a tree hands on: turns, motions, accelerations of the open bodies of an interval.
 
 A body is open while it has children behind the interval (`values.value`); all open bodies of an interval are in one
 component, and what is kept of each is its turn or motion relative to the body outside that this component hangs on. Of
@@ -10,22 +10,30 @@ one, from the root outward: its number, that of the body behind its last child, 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mpimbs.base.arrays import Floats
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import assign, span
+from mpimbs.kernels.tuples import load3, load6, store_numbers
+from mpimbs.parts.subchain import Outside
+from mpimbs.spatial.vectors import add3, add6, cross, dot3, sub3
 from mpimbs.sweep.motion import join_motion, join_turn
 from mpimbs.sweep.structure import BOUNDARY, TURNING
 
 BEHIND, NUMBER, OUTSIDE = range(3)
 HEAD = 3
-_OWN = 2  # numbers of an open body before those of its turn or motion
+OWN = 2  # numbers of an open body before those of its turn or motion
+FREE = (
+    9  # position 3, acceleration 6, in inertial components: while the body outside has none, if that is not the world
+)
 
 
 def open_size(most: int, numbers: int) -> int:
     """Numbers of a value with room for so many open bodies."""
-    return HEAD + most * (_OWN + numbers)
+    return HEAD + most * (OWN + numbers)
 
 
 def none_open(first: int, most: int, numbers: int) -> Floats:
@@ -35,16 +43,24 @@ def none_open(first: int, most: int, numbers: int) -> Floats:
     return value
 
 
+def described(outside: Outside, last: int, numbers: int) -> Floats:
+    """Value of the bodies before `last` that hang on those outside, but for the turns or motions of the open ones."""
+    value = none_open(last, outside.most, numbers)
+    value[[NUMBER, OUTSIDE]] = len(outside.open), outside.inboard[0]
+    value[HEAD:].reshape(-1, OWN + numbers)[: len(outside.open), :OWN] = np.stack((outside.open, outside.ends), axis=1)
+    return value
+
+
 @kernel(inline=True)
 def open_body(value, k, numbers):
     """Turn or motion of an open body."""
-    at = HEAD + k * (_OWN + numbers) + _OWN
+    at = HEAD + k * (OWN + numbers) + OWN
     return span(value, at, numbers)
 
 
 @kernel(inline=True)
 def _join(zero, left, right, out, numbers, join):
-    each = _OWN + numbers
+    each = OWN + numbers
     before, behind = int(left[NUMBER]), int(right[NUMBER])
     last, outside = right[BEHIND], right[OUTSIDE]
     on = -1
@@ -56,11 +72,11 @@ def _join(zero, left, right, out, numbers, join):
             kept += 1
     for k in range(behind - 1, -1, -1):  # backward, since `out` may be `right`
         source, target = HEAD + k * each, HEAD + (kept + k) * each
-        own = right[source + _OWN : source + each]
+        own = right[source + OWN : source + each]
         if on >= 0:
-            join(zero, open_body(left, on, numbers), own, out[target + _OWN : target + each])
+            join(zero, open_body(left, on, numbers), own, out[target + OWN : target + each])
         else:
-            assign(out[target + _OWN : target + each], own)
+            assign(out[target + OWN : target + each], own)
         number, end = right[source], right[source + 1]
         out[target] = number
         out[target + 1] = end
@@ -85,3 +101,32 @@ def join_open_turns(zero, left, right, out):
 def join_open_motions(zero, left, right, out):
     """Join the motions of the open bodies of two intervals in sequence; `out` may be `right`."""
     _join(zero, left, right, out, BOUNDARY, join_motion)
+
+
+@kernel(inline=True)
+def _accelerate(zero, left, right, out):
+    """Write the acceleration of a body that hangs on another, of which both are FREE numbers."""
+    at, a = load3(zero, right, 0), load6(zero, left, 3)
+    moved = a[0:3] + add3(a[3:6], cross(a[0:3], sub3(at, load3(zero, left, 0))))
+    store_numbers(zero, out, 0, at + add6(load6(zero, right, 3), moved))
+
+
+@kernel(inline=True)
+def _reach(zero, left, right, out):
+    """Write the magnitudes of an angular and a linear acceleration: the first two numbers in place of accelerations."""
+    at = load3(zero, right, 0)
+    arm = sub3(at, load3(zero, left, 0))
+    linear = right[4] + left[4] + math.sqrt(dot3(arm, arm)) * left[3]
+    store_numbers(zero, out, 0, at + (right[3] + left[3], linear))
+
+
+@kernel
+def join_open_accelerations(zero, left, right, out):
+    """Join the accelerations of the open bodies of two intervals in sequence; `out` may be `right`."""
+    _join(zero, left, right, out, FREE, _accelerate)
+
+
+@kernel
+def join_open_reaches(zero, left, right, out):
+    """Join the magnitudes of the accelerations of open bodies, as `join_open_accelerations`."""
+    _join(zero, left, right, out, FREE, _reach)

@@ -13,7 +13,7 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import InputError
 from mpimbs.model import JOINT_TYPES, Columns
 from mpimbs.model.contents import Contents
-from mpimbs.parts.entries import displace, forces_of_part, joint_loads, loads_of_bodies, move, prescribe
+from mpimbs.parts.entries import displace, joint_loads, loads_of_bodies, move
 from mpimbs.parts.tiles import Tile, Tiles, boundary_frames, subchain_tiles
 from mpimbs.parts.totals import Totals
 from mpimbs.sweep.build import AlongAxes, Build, build, inboard_bodies, rotors_of
@@ -31,6 +31,20 @@ class _Whole(NamedTuple):
 
     made: Build
     work: Workspace
+
+
+class Outside(NamedTuple):
+    """The bodies outside a piece that its own hang on, and those of its own that others hang on."""
+
+    # [k]: the bodies outside that its own hang on, ascending; -1 is the world. A body is there as often as roots hang
+    # on it where these are to be told apart: its first place is that of the last root.
+    inboard: Integers
+    before: Integers  # [k]: which of the open bodies of all before the piece these are; -1 the world
+    # [h]: its own bodies that have children behind it, from the root outward: they lie on one path, in the component
+    # that hangs on the first of `inboard`
+    open: Integers
+    ends: Integers  # [h]: the body behind the last child of each of these
+    most: int  # how many bodies are open, of all before any piece: what a scan needs room for
 
 
 class BoundaryLayout(NamedTuple):
@@ -208,20 +222,42 @@ class Subchain:
         """The bodies outside that these hang on [k], ascending; -1 is the world."""
         return inboard_bodies(self.columns)
 
+    @functools.cached_property
+    def outside(self) -> Outside:
+        """How the bodies hang on others, and others on them."""
+        last = self.last
+        before = np.where(self.inboard < 0, -1, 0)
+        return Outside(self.inboard, before, np.array([last - 1]), np.array([last + 1]), 1)
+
     @property
     def outer(self) -> Integers:
         """The bodies on which others hang, or may hang, from behind [h]: outward of the first of `inboard`."""
-        return np.array([self.last - 1])
+        return self.outside.open
 
     @property
     def most_open(self) -> int:
         """How many bodies before, or among these, have others behind hanging on them, at the most."""
-        return 1
+        return max(self.outside.most, 1)
 
     @functools.cached_property
     def outer_steps(self) -> Integers:
         """The steps that carry these [h]."""
         return np.ascontiguousarray(self._whole.made.body_step[self.outer - self.first])
+
+    def path_out(self, made: Build) -> tuple[Integers, Integers]:
+        """Steps of what was made ready from an inboard body to the last of `outer`; how many of them carry each [h]."""
+        if not len(self.outer):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        parent, first = self.columns.parent, self.first
+        bodies = [int(self.outer[-1])]
+        while (above := int(parent[bodies[-1] - first])) >= first:
+            bodies.append(above)
+        path: list[int] = []
+        reach = {}
+        for body in bodies[::-1]:
+            path += range(int(made.first_step[body - first]), int(made.body_step[body - first]) + 1)
+            reach[body] = len(path)
+        return np.array(path, np.int64), np.array([reach[int(body)] for body in self.outer], np.int64)
 
     def nothing_before(self, numbers: int) -> Floats:
         """Give the begin of a scan over ranks: the turn [TURNING] or motion [BOUNDARY] of the world."""
@@ -343,76 +379,10 @@ class Subchain:
         loads_of_bodies(loads.reshape(-1), made.body_step, made.body_frame.reshape(-1), found.reshape(-1))
         return found
 
-    def prescribe(
-        self,
-        q: Floats,
-        u: Floats,
-        udot: Floats,
-        turns: Floats,
-        accelerations: Floats,
-        at_rest: bool = False,
-        work: Workspace | None = None,
-    ) -> Floats:
-        """Give the accelerations [m, 6] of the steps that move by `udot` [nu].
-
-        Parameters
-        ----------
-        turns, accelerations : array [k, TURNING], [k, 6]
-            Of the bodies inboard; the world's acceleration is -g.
-        at_rest : bool
-            Without speeds, springs, wrenches: what is linear in `udot` alone.
-        work : Workspace, optional
-            With the wrenches that act, in place of those set last.
-        """
-        made, work = self._whole.made, work or self.work
-        found = np.empty((len(made.structure.steps), 6))
-        given = turns.reshape(-1), accelerations.reshape(-1)
-        prescribe(made.structure, work, q, u, udot, *given, found.reshape(-1), at_rest)
-        return found
-
-    def required_forces(
-        self,
-        q: Floats,
-        u: Floats,
-        udot: Floats,
-        forces: Floats,
-        accelerations: Floats,
-        outer_loads: Floats,
-        at_rest: bool = False,
-        structure: Structure | None = None,
-        work: Workspace | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Give the generalized forces [nu] that accelerations need, and the loads [k, 6] from the bodies inboard.
-
-        After `prescribe` in the same state. External wrenches are those set last.
-
-        Parameters
-        ----------
-        forces : array [nu]
-            What acts beside springs, dampers and torques of the model.
-        accelerations : array [m, 6]
-            As `prescribe` gave them; what the steps receive through their joints takes their place.
-        outer_loads : array [h, 6]
-            What acts from behind on the bodies of `outer`.
-        at_rest : bool
-            As it was for `prescribe`.
-        structure : Structure, optional
-            Of these steps, with the inertias that count; their own by default.
-        work : Workspace, optional
-            That of `prescribe`.
-        """
-        made, work = self._whole.made, work or self.work
-        tau, room = np.empty(self.nu), np.empty(self.nu)
-        given = self.outer_steps, outer_loads.reshape(-1)
-        loads = accelerations.reshape(-1)
-        springs = NO_SPRINGS if at_rest else made.springs
-        forces_of_part(structure or self.with_rotors, springs, work, q, u, udot, forces, *given, loads, room, tau)
-        return tau, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :6].copy()
-
     def magnitudes_outward(self, udot: Floats, given: Floats, work: Workspace) -> Floats:
-        """Give magnitudes [m, 2] of the accelerations of the steps, after `prescribe`; see `sweep.magnitudes`.
+        """Give magnitudes [m, 2] of the accelerations of the steps, after `BetweenRanks.prescribed`.
 
-        `given` [k, 2]: of the bodies inboard.
+        See `sweep.magnitudes`; `given` [k, 2]: of the bodies inboard.
         """
         found = np.empty((len(self.structure.steps), 2))
         reached(self.structure, work, udot, given.reshape(-1), found.reshape(-1))
@@ -439,13 +409,3 @@ class Subchain:
         given = reach.reshape(-1), loops.reshape(-1), behind.reshape(-1), lever, acting, found
         load_magnitudes(self.with_rotors, work, *given)
         return found, work.junction.reshape(-1, JUNCTION)[: len(self.inboard), :2].copy(), acting
-
-
-def frame_change(place: Floats) -> Floats:
-    """The matrix [6, 6] that takes accelerations to another frame, and, transposed, loads back: of a rotation from the
-    one to the other and the position (m) of the other in the one [12]."""
-    rotation, (x, y, z) = place[:9].reshape(3, 3), place[9:12]
-    change = np.zeros((6, 6))
-    change[:3, :3] = change[3:, 3:] = rotation
-    change[3:, :3] = rotation @ [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
-    return change

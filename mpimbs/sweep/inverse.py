@@ -181,10 +181,19 @@ def join_passed(zero, left, right, out):
     store_numbers(zero, out, 12, load1)
 
 
+@kernel
+def accelerations_along(zero, structure, work, path, udot, accelerations, stride):
+    """Write the accelerations of the steps of a path, as `prescribed_accelerations`, where handle 1 has none."""
+    given = (work, udot, accelerations, stride)
+    walk_path_outward(zero, structure, path, _prescribed, (zero, zero, zero, zero, zero, zero), given)
+
+
 @kernel(inline=True)
 def _passed_on(zero, structure, step, f, given):
-    work, tau = given
+    work, tau, loads = given
     n = width(zero)
+    if loads.size > 0:
+        store_numbers(zero, loads, 6 * step, add6(load6(zero, loads, 6 * step), f))
     for d in range(structure.steps[step, FIRST_U], structure.steps[step, LAST_U]):
         more = along(f, structure.axes[d], load(zero, structure.pitch, d * n))
         store(tau, d * n, load(zero, tau, d * n) + more)
@@ -192,6 +201,9 @@ def _passed_on(zero, structure, step, f, given):
 
 
 @kernel
-def pass_on(zero, structure, work, passed, tau):
-    """Add to generalized forces `tau` [nu] what carries a load `passed` to handle 2 from beyond it (N m, N)."""
-    walk_path_inward(zero, structure, structure.path, _passed_on, passed, (work, tau))
+def pass_on(zero, structure, work, path, passed, tau, loads):
+    """Add to generalized forces `tau` [nu] what carries a load `passed` to the last step of a path (N m, N).
+
+    To the loads of the steps [m * 6], too, if they are there. Returns what the first step passes on.
+    """
+    return walk_path_inward(zero, structure, path, _passed_on, passed, (work, tau, loads))

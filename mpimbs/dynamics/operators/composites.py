@@ -20,13 +20,13 @@ from mpimbs.model.order.order import last_of_subtrees
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.subchain import AT_REST
 from mpimbs.spatial.rows import ROW
+from mpimbs.sweep.handed import anything_handed, nothing_handed
 from mpimbs.sweep.inertia.composite import (
     COMPOSITE,
     FRAME,
     LINE,
     MOMENT_OF,
     NOT_OPEN,
-    OUTER,
     composites,
     hand_on,
     join_composites,
@@ -175,7 +175,7 @@ class Composites:
         self._outer_steps, self._beyond = outer, np.zeros(max(1, len(outer)) * COMPOSITE)
         self._still, self._room = np.zeros(self._subchain.nu), aligned_zeros(ROOM)
         most = self._comm.allreduce(max(self._subchain.most_open, len(self._subchain.inboard)), MPI.MAX) + 1
-        self._handed = np.zeros(2 + 2 * most * OUTER)
+        self._handed = nothing_handed(most, COMPOSITE)
         self._scan = Scan(self._comm, self._handed, scan_composites, backward=True)
         self._few = self._comm.size == 1 and self._n <= BLOCK_ROWS  # whose matrix is made at once
         # The begin of rows matters where there is much to write.
@@ -216,7 +216,7 @@ class Composites:
         if self._comm.size > 1:
             hand_on(work, subchain.first, np.ascontiguousarray(subchain.inboard), boundary, self._handed)
             behind = self._scan(self._handed) if form == DOUBLING else self._one_after_the_other()
-            if behind[1] > 0:
+            if anything_handed.py_func(behind):
                 take_up(behind, np.ascontiguousarray(subchain.outer), self._outer_steps, self._frames, self._beyond)
                 composites(*given)
             self._gather()

@@ -28,7 +28,7 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
-from mpimbs.dynamics.operators.inverse import InverseSweeps, forces_beside, prescribed, required_forces
+from mpimbs.dynamics.operators.inverse import InverseSweeps
 from mpimbs.dynamics.operators.stage_kernels import (
     LoadsPlan,
     StagePlan,
@@ -45,7 +45,9 @@ from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table
 from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.open_bodies import HEAD, OWN
 from mpimbs.parts.part import Part
+from mpimbs.parts.subchain import AT_REST
 from mpimbs.parts.subchains import JOINT_LOADS_OF_ALL, Subchains
 from mpimbs.sweep.added import AddedPlan, put_added
 from mpimbs.sweep.along_joints import Stops
@@ -104,13 +106,12 @@ class _Bodies:
 class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
 
-    Of chains by sweeps in lanes, messages included, of others on one rank by one. All ranks make it together and call.
+    All ranks make it together and call.
     """
 
     def __init__(self, divided: DividedSystem) -> None:
-        self._divided, subchain, at_rest = divided, divided.subchain, np.zeros(6)
-        self._still = np.zeros(subchain.nu)
-        self.sweeps: InverseSweeps | None = None
+        subchain, at_rest = divided.subchain, np.zeros(6)
+        self._still = divided.still
         if subchain.system.is_chain:
             self.sweeps = InverseSweeps(divided, at_rest, apart=True)
             structures = [structure for structure, _ in self.sweeps.joints]
@@ -125,34 +126,23 @@ class _Product:
         fixed[:, _INERTIA:] = 0.0
         steps[:, BODY] = np.arange(m)
         added, none = np.zeros(m * ADDED), np.zeros(0)
-        self._structure = made.structure._replace(steps=steps, fixed=fixed.reshape(-1), armature=none, added=added)
-        self._carriers = made.body_step
-        if divided.comm.size == 1:
-            added.reshape(-1, ADDED)[self._carriers, _MASS] = 1 + np.arange(subchain.n_bodies)
-            self.sweeps = InverseSweeps(divided, at_rest, structure=self._structure)
-            self.bodies = _Bodies([self._structure], 0)
+        added.reshape(-1, ADDED)[made.body_step, _MASS] = 1 + subchain.first + np.arange(subchain.n_bodies)
+        structure = made.structure._replace(steps=steps, fixed=fixed.reshape(-1), armature=none, added=added)
+        self.sweeps = InverseSweeps(divided, at_rest, structure=structure)
+        self.bodies = _Bodies([structure], subchain.first)
 
     def take(self, q: Floats, matrices: Floats, times: float) -> None:
         """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
         self._q = q
-        if self.sweeps is not None:
-            self.bodies.take(_NONE, matrices, times, _NONE, 0.0)
-        else:
-            self._structure.added.reshape(-1, ADDED)[self._carriers] = times * matrices
-            self._boundary = self._divided.boundary_motion(q, self._still)
+        self.bodies.take(_NONE, matrices, times, _NONE, 0.0)
 
     def __call__(self, v: Floats) -> Floats:
         """Give the generalized forces [nu] of v [nu]."""
-        divided, q, still = self._divided, self._q, self._still
-        if self.sweeps is not None:
-            return self.sweeps(q, still, v, still, acting=False)
-        given = q, still, v, still, self._boundary, np.zeros(6)
-        return required_forces(divided.comm, divided.subchain, *given, at_rest=True, structure=self._structure)
+        return self.sweeps(self._q, self._still, v, self._still, acting=False)
 
     def close(self) -> None:
         """Free what MPI holds."""
-        if self.sweeps is not None:
-            self.sweeps.close()
+        self.sweeps.close()
 
 
 class _Lengths:
@@ -209,15 +199,13 @@ class _Lengths:
             counts = counts[:0]
         if not len(counts):
             return np.zeros((2, 0)), np.zeros((0, subchain.nu))
-        boundary, work = divided.boundary_motion(q, still), subchain.wrenched()
-        rows, parts = list[Floats](), None
+        between, work, rows = divided.between, subchain.wrenched(), list[Floats]()
+        between.see(q, still)
         for number in (-1, *counts.tolist()):  # the first of no spring: what those along joints need
             work.wrench[:] = 0.0
             springs.pull(number, motion, work.wrench)
-            held, parts = prescribed(
-                self._comm, subchain, q, still, still, boundary, np.zeros(6), work=work, parts=parts
-            )
-            rows.append(forces_beside(self._comm, subchain, parts, q, still, still, still, held, work=work))
+            held = between.prescribed(q, still, still, np.zeros(6), work)
+            rows.append(between.forces(q, still, still, still, held, work))
         return resisting[:, counts], np.array(rows[1:]) - rows[0]
 
     def _tell(self, count: int) -> None:
@@ -282,8 +270,7 @@ class ImplicitMatrix:
         self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
         self._tau, self._z, self._acts = np.empty(nu), np.empty(nu), np.zeros(2, np.int64)
         # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
-        can = self._lengths is None and (swept is not None or not of_bodies or divided.comm.size == 1)
-        found = heavier.compiled if can else None
+        found = heavier.compiled if self._lengths is None else None
         self._swept, at = found is not None, found or (0, 0, NO_BODIES)
         self._joints_alone = self._swept and not of_bodies
         plan = StagePlan(
@@ -371,17 +358,20 @@ class ImplicitMatrix:
 
         Tension counts where `counting` says so.
         """
-        lanes, loops = isinstance(part, Subchains), self._divided.system.loops
-        looped = part if loops and isinstance(part, Intervals) else None
-        alone = self._divided.comm.size == 1 and (looped is not None or not loops)
-        if not (self._swept and self._bodies is not None and (lanes or alone)):
+        lanes, comm = isinstance(part, Subchains), self._divided.comm
+        looped = part if self._divided.system.loops and isinstance(part, Intervals) else None
+        if not (self._swept and self._bodies is not None):
             return None
+        if not lanes:  # of several ranks each has one piece, whose handles tell what it needs of the others
+            of_handles = looped is not None or not self._divided.system.loops
+            alone = comm.size == 1 or (isinstance(part, Intervals) and len(part) == 1)
+            if not comm.allreduce(of_handles and alone, MPI.LAND):
+                return None
         whole, pulls, tension, room = part.whole, self._pulls, resistance.tension, np.empty(0)
-        assert pulls.sweeps is not None
         if lanes:
             joint_loads, table = JOINT_LOADS_OF_ALL[part.width], part.plan
         else:
-            self._loads = self._loads_of(looped)
+            self._loads = self._loads_of(part, looped)
             joint_loads, table = loads_of_one, self._loads.data
         found = TensionPlan(
             part=table,
@@ -408,10 +398,15 @@ class ImplicitMatrix:
         """Say whether compiled stages `of_bodies` count tension."""
         self._table.set("tension", self._tension.data if tension else NO_BODIES)
 
-    def _loads_of(self, looped: Intervals | None) -> Table:
+    def _loads_of(self, part: Part, looped: Intervals | None) -> Table:
         """What `loads_of_one` is given, of a part where it has loops."""
         subchain, divided, none = self._subchain, self._divided, np.zeros(0)
-        made, nu = subchain.made, subchain.nu
+        made, nu, k, nobody = subchain.made, subchain.nu, len(subchain.inboard), np.zeros(0, np.int64)
+        turn_at, given_at, outer_at, outer = nobody, nobody, nobody, nobody
+        if divided.comm.size > 1:
+            assert isinstance(part, Intervals)
+            before, (given_at, outer_at), outer = subchain.outside.before, part.handle_places(), subchain.outer_steps
+            turn_at = np.where(before >= 0, HEAD + before * (OWN + TURNING) + OWN, -1)
         return Table(
             LoadsPlan(
                 loops=NO_BODIES if looped is None else looped.acting_loops.data,
@@ -420,10 +415,15 @@ class ImplicitMatrix:
                 structure=made.structure,
                 springs=made.springs,
                 work=subchain.work if looped is None else subchain.wrenched(),
-                turns=subchain.nothing_before(TURNING),
-                root=divided.root,
-                none=NO_BODIES,
-                nothing=none,
+                turns=np.tile(AT_REST[:TURNING], k),
+                given=np.tile(divided.root, k),
+                outer=outer,
+                outer_loads=np.zeros(6 * len(outer)),
+                scanned=divided.evaluation.scanned_turns,
+                turn_at=turn_at,
+                handed=part.loads.reshape(-1),
+                given_at=given_at,
+                outer_at=outer_at,
                 acted=divided.evaluation.acted,
                 total=np.empty(nu),
                 udot=np.empty(nu),
@@ -455,11 +455,10 @@ class ImplicitMatrix:
         return self._product("drags")
 
     def _product(self, name: str) -> _Product:
-        made = _Product(self._divided)
-        if (sweeps := made.sweeps) is not None:
-            room = self._still
-            self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))
-            self._table.set(name, sweeps.plan)
+        made, room = _Product(self._divided), self._still
+        sweeps = made.sweeps
+        self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))
+        self._table.set(name, sweeps.plan)
         return made
 
     def heavier(self, tau: Floats, z: Floats) -> None:

@@ -1,15 +1,14 @@
 """Inverse dynamics over ranks: the forces that given accelerations need.
 
-Each rank's part is the recursive Newton-Euler algorithm. Between ranks an acceleration goes outward by A2 = X A1 + c, a
-load inward by f1 = X^T f2 + f, for every body on which others hang: every rank gets X, c and f of all, and goes through
-those before, or behind it.
+Each rank's part is the recursive Newton-Euler algorithm: of chains, and of trees on one rank, in lanes, of all others
+as one piece. Between ranks an acceleration goes outward by A2 = X A1 + c, a load inward by f1 = X^T f2 + f, for every
+body on which others hang, by a scan each.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.between_ranks import forces_of_part, prescribe, see_others
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
@@ -29,18 +29,19 @@ from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.inverse_passes import TreePlan, hold, need, pass_to, tree_needs
 from mpimbs.parts.lane_subtrees import LaneSubtrees
 from mpimbs.parts.part import WrenchRooms
-from mpimbs.parts.subchain import AT_REST, Subchain, frame_change
+from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import PLAN, Tiles, subchain_tiles
 from mpimbs.spatial.vectors import scale6
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.inverse import MOVED, PASSED, join_held, join_passed, motion_beyond
-from mpimbs.sweep.structure import PLACE, TURNING, Springs, Structure, Workspace, workspace
+from mpimbs.sweep.structure import PLACE, Springs, Structure, Workspace, workspace
 
 
 class InversePlan(NamedTuple):
     """Arguments of compiled inverse dynamics on a rank."""
 
-    part: Integers  # of a chain `parts.tiles.TilePlan`, of a tree `parts.inverse_passes.TreePlan`
+    # of a chain `parts.tiles.TilePlan`, of a tree `parts.inverse_passes.TreePlan`, of one piece of several `PiecePlan`
+    part: Integers
     moving: Integers  # scan of how ranks move [MOVED]; of a chain, as the following
     passed: Integers  # scan of what they are handed [PASSED], backward
     value: Floats  # [PASSED]: of this rank
@@ -51,7 +52,18 @@ class InversePlan(NamedTuple):
     nu: int
 
 
-INVERSE = schema(InversePlan)
+class PiecePlan(NamedTuple):
+    """Arguments of inverse dynamics of one piece over ranks, in compiled code."""
+
+    structure: Structure
+    springs: Springs
+    work: Workspace
+    between: Integers  # `between_ranks.BetweenPlan`
+    total: Floats  # [nu], room: joint forces
+    loads: Floats  # [m * 6], room
+
+
+INVERSE, PIECE = schema(InversePlan), schema(PiecePlan)
 
 
 @kernel(inline=True)
@@ -111,147 +123,29 @@ def _needed_by_tree(zero, plan, q, u, udot, forces, tau, acting):
     return _with_rotors(p, udot, tau)
 
 
+@kernel(merge=True)
+def _needed_by_piece(zero, plan, q, u, udot, forces, tau, acting):
+    """Find the forces of one piece of several, as `_needed_by_chain` does."""
+    q, u, udot, forces, tau = borrowed(q), borrowed(u), borrowed(udot), borrowed(forces), borrowed(tau)
+    p = read(plan, INVERSE)
+    if not _are_sized(p, q, u, udot, forces, tau):
+        return False
+    t = read(p.part, PIECE)
+    see_others(t.between, t.structure, t.work, q, u)
+    root = scale6(float(acting), load6(0.0, p.root, 0))
+    prescribe(t.structure, t.work, t.between, q, u, udot, root, acting == 0, t.loads)
+    given = forces, acting != 0, t.loads, t.total, tau
+    forces_of_part(t.structure, t.springs, t.work, t.between, q, u, udot, *given)
+    return _with_rotors(p, udot, tau)
+
+
 # By the number of lanes.
 NEEDED_BY_CHAIN, NEEDED_BY_TREE = by_width(_needed_by_chain), by_width(_needed_by_tree)
+NEEDED_BY_PIECE = by_width(_needed_by_piece)
 
 
 NO_FORCES = np.zeros(0)
 HELD_AT_REST = np.append(AT_REST, np.zeros(MOVED - len(AT_REST)))  # how nothing moves while it is held
-
-
-class Between(NamedTuple):
-    """How the bodies of a rank stand to those of other ranks, and what these find on the way outward."""
-
-    inboard: list[int]  # bodies that they hang on
-    outer: list[int]  # bodies on which others hang
-    moves: list[Floats]  # [n, n] of each of these: takes accelerations there from the first inboard, loads back
-    far: Floats  # [outer, n]: their accelerations while what they hang on has none
-
-
-def found_outward(parts: Sequence[Between], inboard: Sequence[int], root: Floats) -> Floats:
-    """Give accelerations [k, n] of bodies that hang on those of the ranks before, `parts`, or on the root."""
-    known = {-1: root}
-    for part in parts:
-        before = known[part.inboard[0]]
-        known |= {body: move @ before + far for body, move, far in zip(part.outer, part.moves, part.far, strict=True)}
-    return np.array([known[body] for body in inboard])
-
-
-def found_inward(parts: Sequence[Between], received: Sequence[Floats], outer: Sequence[int], numbers: int) -> Floats:
-    """Give the loads [h, n] that bodies hand to those of the ranks behind, `parts`.
-
-    `received` [k, n] of each of these is what its bodies receive, with nothing behind them, from those that they hang
-    on.
-    """
-    given: dict[int, Floats] = {}
-    for part, own in zip(reversed(parts), reversed(received), strict=True):
-        passed = own.copy()
-        for body, move in zip(part.outer, part.moves, strict=True):
-            passed[0] += move.T @ given.get(body, np.zeros(numbers))
-        for body, load in zip(part.inboard, passed, strict=True):
-            given[body] = given.get(body, 0.0) + load
-    return np.array([given.get(body, np.zeros(numbers)) for body in outer]).reshape(-1, numbers)
-
-
-def prescribed(
-    comm: MPI.Comm,
-    subchain: Subchain,
-    q: Floats,
-    u: Floats,
-    udot: Floats,
-    boundary: Floats,
-    root: Floats,
-    at_rest: bool = False,
-    work: Workspace | None = None,
-    parts: list[Between] | None = None,
-) -> tuple[Floats, list[Between]]:
-    """Give the accelerations [m, 6] of this rank's steps that move by `udot`, in their frames; all call.
-
-    Arguments as of `required_forces`, to which the second of what is given says how the ranks hang together: `parts`,
-    where they moved the same before, under whatever wrenches.
-    """
-    turns = np.concatenate((boundary[:, :9], boundary[:, PLACE : PLACE + TURNING - 9]), axis=1)
-    inboard = subchain.inboard.tolist()
-    if parts is None and comm.size > 1:
-        still = np.zeros((len(inboard), 6))
-        held = subchain.prescribe(q, u, udot, turns, still, at_rest, work)[subchain.outer_steps]
-        changes = [frame_change(motion[:PLACE]) for motion in subchain.relative_motions(q, u)]
-        parts = comm.allgather(Between(inboard, subchain.outer.tolist(), changes, held))
-    parts = parts or []
-    known = found_outward(parts[: comm.rank], inboard, root)
-    return subchain.prescribe(q, u, udot, turns, known, at_rest, work), parts
-
-
-def required_forces(
-    comm: MPI.Comm,
-    subchain: Subchain,
-    q: Floats,
-    u: Floats,
-    udot: Floats,
-    forces: Floats,
-    boundary: Floats,
-    root: Floats,
-    at_rest: bool = False,
-    structure: Structure | None = None,
-) -> Floats:
-    """Give this rank's part of the generalized forces [nu] beside springs, dampers, torques and `forces`; all call.
-
-    Parameters
-    ----------
-    subchain : Subchain
-        This rank's bodies; its wrenches are set.
-    q, u, udot, forces : array
-        This rank's parts.
-    boundary : array [k, BOUNDARY]
-        Motions of the bodies that this rank's hang on.
-    root : array [6]
-        Acceleration of the root: -g.
-    at_rest : bool
-        Without speeds, springs, wrenches: what is linear in `udot` alone.
-    structure : Structure, optional
-        With the inertias that count, in place of those of the subchain.
-    """
-    accelerations, parts = prescribed(comm, subchain, q, u, udot, boundary, root, at_rest)
-    given = q, u, udot, forces, accelerations
-    return forces_beside(comm, subchain, parts, *given, at_rest=at_rest, structure=structure)
-
-
-def forces_beside(
-    comm: MPI.Comm,
-    subchain: Subchain,
-    parts: list[Between],
-    q: Floats,
-    u: Floats,
-    udot: Floats,
-    forces: Floats,
-    accelerations: Floats,
-    **given: Any,
-) -> Floats:
-    """Give what `required_forces` gives, of what `prescribed` gave, which the loads of the joints replace; all call.
-
-    `given` as of `Subchain.required_forces`.
-    """
-    outer = subchain.outer.tolist()
-    behind = np.zeros((len(outer), 6))
-    if comm.size > 1:
-        _, own = subchain.required_forces(q, u, udot, forces, accelerations.copy(), behind, **given)
-        received, after = comm.allgather(own), comm.rank + 1
-        behind = -found_inward(parts[after:], received[after:], outer, 6)
-    return subchain.required_forces(q, u, udot, forces, accelerations, behind, **given)[0]
-
-
-def loads_received(
-    comm: MPI.Comm, subchain: Subchain, q: Floats, u: Floats, accelerations: Floats, boundary: Floats, root: Floats,
-    work: Workspace,
-) -> Floats:  # fmt: skip
-    """Give the loads [m, 6] that this rank's steps receive through their joints to have accelerations [m, 6]; all call.
-
-    Both in the frames of the steps; `boundary` and `root` as of `required_forces`, `work` has the wrenches that act.
-    """
-    nothing, found = np.zeros(subchain.nu), accelerations.copy()
-    _, parts = prescribed(comm, subchain, q, u, nothing, boundary, root, work=work)
-    forces_beside(comm, subchain, parts, q, u, nothing, nothing, found, work=work)  # which leaves the loads there
-    return found
 
 
 def wrenched_by_loops(
@@ -270,9 +164,9 @@ def wrenched_by_loops(
 
 
 class InverseSweeps:
-    """Inverse dynamics in one call of compiled code, messages included: of chains, and of trees on one rank.
+    """Inverse dynamics in one call of compiled code, messages included.
 
-    Swept in lanes, where evaluations are. All ranks make it, and call together.
+    Chains, and trees on one rank, are swept in lanes, where evaluations are. All ranks make it, and call together.
 
     Parameters
     ----------
@@ -281,7 +175,7 @@ class InverseSweeps:
     apart : bool
         As `Contents.apart`, of a chain; rotors don't count then.
     structure : Structure, optional
-        Of a tree: what is swept, not in lanes, in place of its own; rotors don't count then.
+        Of what is no chain: what is swept, not in lanes, in place of its own; rotors don't count then.
 
     Attributes
     ----------
@@ -316,9 +210,15 @@ class InverseSweeps:
             self._tiles = subchain_tiles(system, cut, subchain.tip, wrenches)
             part, self.lanes, by_width = self._tiles.plan, self._tiles.width, NEEDED_BY_CHAIN
             self.joints = self._tiles.kinds.joints
-        else:
+        elif comm.size == 1 and subchain.n_bodies == subchain.system.n_bodies:
             part, by_width = self._tree(patterns, divided.division.width, wrenches, structure), NEEDED_BY_TREE
             self.lanes = self._subtrees.width if self._subtrees else 1
+        else:
+            made, self.lanes, by_width = subchain.made, 1, NEEDED_BY_PIECE
+            swept, between = structure or made.structure._replace(armature=np.zeros(0)), divided.between.plan
+            rooms = np.zeros(subchain.nu), np.zeros(6 * len(swept.steps))
+            self._table_of_part = Table(PiecePlan(swept, made.springs, self._work, between, *rooms))
+            part = self._table_of_part.data
         rotors = subchain.with_rotors.armature
         no_scan = np.zeros(0, np.int64)
         plan = InversePlan(
@@ -351,11 +251,11 @@ class InverseSweeps:
             self._rooms = WrenchRooms(self._subtrees.wrenches_taken(self._work.wrench))
         subtrees = self._subtrees.plan if self._subtrees else NO_BODIES
         total = np.zeros(len(made.structure.axes))
-        self._tree_table = Table(TreePlan(made.structure, made.springs, self._work, total, subtrees))
-        return self._tree_table.data
+        self._table_of_part = Table(TreePlan(made.structure, made.springs, self._work, total, subtrees))
+        return self._table_of_part.data
 
     def __call__(self, q: Floats, u: Floats, udot: Floats, forces: Floats, acting: bool = True) -> Floats:
-        """Give the generalized forces [nu], as `required_forces`, of arrays that were checked; all ranks call.
+        """Give the generalized forces [nu], beside `forces`, of arrays that were checked; all ranks call.
 
         Not `acting`: without weight, springs, wrenches, and of `u` and `forces` that are 0: what is linear in `udot`.
         """
@@ -386,20 +286,17 @@ class InverseDynamics:
         self._divided, self._alone, self._nu = divided, divided.comm.size == 1, divided.subchain.nu
 
     @functools.cached_property
-    def sweeps(self) -> InverseSweeps | None:
-        """The sweeps of chains, and of trees on one rank; made when first asked for, by all ranks together."""
-        subchain = self._divided.subchain
-        one_tree = self._divided.comm.size == 1 and subchain.n_bodies == subchain.system.n_bodies
-        return InverseSweeps(self._divided, self._divided.root) if subchain.system.is_chain or one_tree else None
+    def sweeps(self) -> InverseSweeps:
+        """The sweeps; made when first asked for, by all ranks together."""
+        return InverseSweeps(self._divided, self._divided.root)
 
     def at_once(self, q: Any, u: Any, udot: Any, acting: bool) -> Floats | None:
         """Give the generalized forces [nu] that accelerations need, of arrays that nobody has looked at, on one rank.
 
-        None where these have to be looked at first, or there are several ranks, or other ways. `acting` as of
-        `InverseSweeps`.
+        None where these have to be looked at first, or there are several ranks. `acting` as of `InverseSweeps`.
         """
         sweeps, divided = self.sweeps, self._divided
-        if sweeps is None or not self._alone or divided.system.changes != divided.changes:
+        if not self._alone or divided.system.changes != divided.changes:
             return None
         tau = np.empty(self._nu)
         try:
@@ -407,21 +304,14 @@ class InverseDynamics:
         except (TypeError, NumbaError):
             return None
 
-    def needed(self, q: Floats, u: Floats, udot: Floats, forces: Floats, boundary: Floats | None = None) -> Floats:
+    def needed(self, q: Floats, u: Floats, udot: Floats, forces: Floats) -> Floats:
         """Give those beside `forces` [nu], of arrays that were checked: they are read by address; all ranks call."""
-        if self.sweeps is not None:
-            return self.sweeps(q, u, udot, forces)
-        divided = self._divided
-        boundary = divided.boundary_motion(q, u) if boundary is None else boundary
-        return required_forces(divided.comm, divided.subchain, q, u, udot, forces, boundary, divided.root)
+        return self.sweeps(q, u, udot, forces)
 
     def at_rest(self, q: Floats, v: Floats) -> Floats:
         """Give M v [nu], of arrays that were checked; all ranks call."""
-        divided, still = self._divided, self._divided.still
-        if self.sweeps is not None:
-            return self.sweeps(q, still, v, still, acting=False)
-        given = q, still, v, still, divided.boundary_motion(q, still), np.zeros(6)
-        return required_forces(divided.comm, divided.subchain, *given, at_rest=True)
+        still = self._divided.still
+        return self.sweeps(q, still, v, still, acting=False)
 
     def close(self) -> None:
         """Free what MPI holds."""

@@ -13,7 +13,6 @@ from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.inertia import InertiaMatrix
-from mpimbs.dynamics.operators.inverse import prescribed
 from mpimbs.parallel.agreement import together
 from mpimbs.sweep.inertia.composite import FORCE_OF, POINT, SHIFT_OF, TURN_OF
 from mpimbs.sweep.structure import BOUNDARY
@@ -115,10 +114,9 @@ class Jacobians:
         q, u = self._divided.pair(q, u, "u")
         here = self._point(q, body, point, frame)
         found = np.zeros(6)
-        boundary = self._divided.boundary_motion(q, u)
-        accelerations = prescribed(
-            self._divided.comm, self._divided.subchain, q, u, self._divided.still, boundary, np.zeros(6)
-        )[0]
+        between = self._divided.between
+        boundary = between.see(q, u)
+        accelerations = between.prescribed(q, u, self._divided.still, np.zeros(6))
         if self._divided.comm.rank == here.owner:
             made = self._divided.subchain.made
             step = made.body_step[here.body - self._divided.subchain.first]

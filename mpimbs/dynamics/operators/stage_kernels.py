@@ -1,7 +1,6 @@
 """The stages of linearly implicit steps in compiled code: what joints and bodies resist by, and solutions.
 
-Of chains, and on one rank of all else, all of it is, of others where joints alone resist; see `implicit_matrix` for
-what is computed, and for the rest.
+See `implicit_matrix` for what is computed, and for what lengths resist by.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mpimbs.sweep.added import put_added, straightened
 from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
 from mpimbs.sweep.grip import holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
-from mpimbs.sweep.structure import Springs, Structure, Workspace
+from mpimbs.sweep.structure import TURNING, Springs, Structure, Workspace
 
 
 class TensionPlan(NamedTuple):
@@ -37,7 +36,7 @@ class TensionPlan(NamedTuple):
 
 
 class LoadsPlan(NamedTuple):
-    """How the loads of joints are found of all bodies as one piece, on one rank: see `parts.entries.joint_loads`."""
+    """How the loads of joints are found of a rank's bodies as one piece: see `parts.entries.joint_loads`."""
 
     loops: Integers  # table of what loops do (`loops.apart.ActingLoops`), or none
     wrenches: Floats  # [m * 6]: those that act beside; and [nu]: room for forces on joints with those of gears; or none
@@ -45,10 +44,15 @@ class LoadsPlan(NamedTuple):
     structure: Structure
     springs: Springs
     work: Workspace  # with wrenches of its own, where there are loops
-    turns: Floats  # of the world
-    root: Floats  # [6]: its acceleration, -g
-    none: Integers
-    nothing: Floats
+    turns: Floats  # [k * TURNING]: of the bodies inboard, and their accelerations [k * 6]
+    given: Floats
+    outer: Integers  # [h]: steps on which others act, and by which loads [h * 6]
+    outer_loads: Floats
+    scanned: Floats  # what a scan of turns has found, and where they begin there [k]; -1 of the world
+    turn_at: Integers
+    handed: Floats  # what a coupling has found, and where accelerations [k] and loads [h] begin; none on one rank
+    given_at: Integers
+    outer_at: Integers
     acted: Floats  # [nu]: forces on joints in the evaluation, or none: those that are given
     total: Floats  # [nu]: room, as are the following
     udot: Floats
@@ -185,11 +189,21 @@ def factor_stage(plan, q, u, step, grip, anchors):
     return call_at(s.factor, (s.factors,))
 
 
+@kernel(inline=True)
+def _copy(found, places, to, numbers):
+    for k in range(places.size):
+        for i in range(numbers if places[k] >= 0 else 0):
+            to[k * numbers + i] = found[places[k] + i]
+
+
 @kernel
 def loads_of_one(plan, q, u, tau, loads):
     """Write what all steps receive through their joints [m * 6], in their frames, in the state of an evaluation."""
     p = read(plan, LOADS)
-    given = p.turns, p.root, p.none, p.nothing
+    _copy(p.scanned, p.turn_at, p.turns, TURNING)
+    _copy(p.handed, p.given_at, p.given, 6)
+    _copy(p.handed, p.outer_at, p.outer_loads, 6)
+    given = p.turns, p.given, p.outer, p.outer_loads
     tau, loads = p.acted if p.acted.size > 0 else borrowed(tau), borrowed(loads)
     if p.loops.size > 0:
         wrench, geared = p.work.wrench, p.geared

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.lanes import store
-from mpimbs.kernels.memory import assign, span
 from mpimbs.kernels.tuples import add_numbers, load3, load6, load9, load12, load_like, store_numbers
 from mpimbs.spatial.inertia import momentum, rigid_shifted, rigid_turned
 from mpimbs.spatial.vectors import add3, multiply, rotate_back, scale3, sub3
+from mpimbs.sweep.handed import begin_handing, hand_to, handed_to, join_handed
 from mpimbs.sweep.motion import joint_place
 from mpimbs.sweep.structure import BODY, BOUNDARY, FIRST_U, FIXED, JUNCTION, LAST_U
 from mpimbs.sweep.walk import place_boundary, walk_inward, walk_outward
@@ -25,7 +25,6 @@ TURN_OF, SHIFT_OF, POINT, MOMENT_OF, FORCE_OF, LINE = 0, 3, 6, 9, 12, 15
 # is from that of its parent, both inertial.
 _ORIGIN, _SHIFT, FRAME = 9, 12, 15
 COMPOSITE = 10  # numbers of a composite: A 6 about a frame's origin, h = m c 3, m; or about its centre of mass, c, m
-OUTER = 1 + COMPOSITE  # numbers of one that hangs on a body: which, and its own
 NOT_OPEN = -1  # which open body a step has, that has none
 
 
@@ -141,21 +140,6 @@ def _add(out, at, other):
     store_numbers(0.0, out, at, a + add3(mine[6:9], scale3(share, apart)) + (m,))
 
 
-@kernel(inline=True)
-def _entry(value, body):
-    """Where a value has what is handed to a body: nothing, if there was no entry of it."""
-    count = int(value[1])
-    for k in range(count):
-        if value[2 + k * OUTER] == body:
-            return 2 + k * OUTER
-    at = 2 + count * OUTER
-    for i in range(OUTER):
-        value[at + i] = 0.0
-    value[at] = body
-    value[1] = count + 1
-    return at
-
-
 @kernel
 def hand_on(work, first, bodies, motions, out):
     """Write what is handed to bodies outside, as a value of `join_composites`: about the centre of mass.
@@ -170,13 +154,13 @@ def hand_on(work, first, bodies, motions, out):
         Theirs.
     """
     o = (0.0, 0.0, 0.0)
-    out[0], out[1] = first, 0.0
+    begin_handing(out, first)
     for slot in range(bodies.size):
         state = load_like(0.0, work.junction, slot * JUNCTION, o + o + o + (0.0,))
         m = state[9]
         c = scale3(1.0 / m if m > 0.0 else 0.0, state[6:9])
         placed = _about(state[0:6], c, m, -1.0) + add3(c, load3(0.0, motions, slot * BOUNDARY + 9)) + (m,)
-        _add(out, _entry(out, bodies[slot]) + 1, placed)
+        hand_to(out, bodies[slot], placed, _add)
 
 
 @kernel
@@ -185,7 +169,7 @@ def take_up(given, bodies, steps, frames, beyond):
 
     Parameters
     ----------
-    given : array [2 + any * OUTER]
+    given : array
         A value of the scan.
     bodies, steps : array [h]
     """
@@ -193,10 +177,9 @@ def take_up(given, bodies, steps, frames, beyond):
     none = o + o + o + (0.0,)
     for k in range(bodies.size):
         store_numbers(0.0, beyond, k * COMPOSITE, none)
-        for number in range(int(given[1])):
-            own = span(given, 2 + number * OUTER, OUTER)
-            if int(own[0]) == bodies[k]:
-                _add(beyond, k * COMPOSITE, load_like(0.0, own, 1, none))
+        at = handed_to(given, bodies[k], COMPOSITE)
+        if at >= 0:
+            store_numbers(0.0, beyond, k * COMPOSITE, load_like(0.0, given, at, none))
         state = load_like(0.0, beyond, k * COMPOSITE, none)
         c, m = sub3(state[6:9], load3(0.0, frames, steps[k] * FRAME + _ORIGIN)), state[9]
         store_numbers(0.0, beyond, k * COMPOSITE, _about(state[0:6], c, m, 1.0) + scale3(m, c) + (m,))
@@ -204,40 +187,6 @@ def take_up(given, bodies, steps, frames, beyond):
 
 @kernel
 def join_composites(zero, left, right, out):
-    """Join what two groups of ranks in sequence hand on; `out` may be either of them.
-
-    A value is the first body of the group, how many bodies outside are handed something, and of each OUTER numbers;
-    then room for as many. What hangs on a body of the left goes with all that is open there, to the body that this
-    hangs on: the first of those outside.
-    """
-    if left[1] == 0.0:
-        assign(out, right)
-        return
+    """Join what two groups of ranks in sequence hand on (`sweep.handed`); `out` may be either of them."""
     o = (0.0, 0.0, 0.0)
-    none = o + o + o + (0.0,)
-    first, own, behind = left[0], int(left[1]), int(right[1])
-    room = (out.size - 2) // 2
-    # In the room at the end: neither of the two is read there.
-    count = own
-    for k in range(own * OUTER):
-        out[2 + room + k] = left[2 + k]
-    least = 0
-    for k in range(own):
-        if left[2 + k * OUTER] < left[2 + least * OUTER]:
-            least = k
-    for number in range(behind):
-        body = right[2 + number * OUTER]
-        place = least if body >= first else count
-        for k in range(own):
-            if left[2 + k * OUTER] == body:
-                place = k
-        at = 2 + room + place * OUTER
-        if place == count:
-            for i in range(OUTER):
-                out[at + i] = right[2 + number * OUTER + i]
-            count += 1
-        else:
-            _add(out, at + 1, load_like(0.0, right, 2 + number * OUTER + 1, none))
-    out[0], out[1] = first, count
-    for k in range(count * OUTER):
-        out[2 + k] = out[2 + room + k]
+    join_handed(left, right, out, o + o + o + (0.0,), _add)

@@ -12,6 +12,7 @@ from mpimbs.base.sizes import tuned
 from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.divided import DividedSystem
+from mpimbs.dynamics.operators.inverse import compile_needed_by_piece
 from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.dynamics.pipeline import SCAN_MOTIONS
 from mpimbs.model import system_from
@@ -132,6 +133,8 @@ def compile_implicit(dynamics: Dynamics) -> None:
     if (resting := dynamics.inertia.implicit_matrix.resting) is not None:
         _compile(resting)
     first_on_node(dynamics.comm, functools.partial(_compile_stages, dynamics.system.is_chain, dynamics.divided.lanes))
+    if not dynamics.system.is_chain and dynamics.comm.size > 1:
+        first_on_node(dynamics.comm, compile_needed_by_piece)
     if dynamics.system.is_chain and dynamics.system.loops:  # the loads of whose joints are found as those of trees
         first_on_node(dynamics.comm, functools.partial(_compile_stages, False, 1))
     if dynamics.system.springs:
@@ -169,6 +172,7 @@ def compile_inverse(lanes: int = 1) -> None:
             alone.inverse_dynamics(q, u, u)
             between.see(q, u)
             between.forces(q, u, u, u, between.prescribed(q, u, u, np.zeros(6)))
+    compile_needed_by_piece()
 
 
 @functools.cache

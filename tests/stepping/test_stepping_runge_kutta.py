@@ -210,16 +210,6 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
         end = 0.1 if system is looped else 0.5
         one = simulate(system, end, comm, **given)
         # Also where it is seen whether tension counts, but for Python's functions, which are called a step at a time.
-        import sys
-
-        print(
-            comm.rank,
-            comm.size,
-            tension,
-            [first, called, turning, tree, driven, looped].index(system),
-            len(stages),
-            file=open(f"/tmp/st_{comm.rank}.txt", "a"),
-        )
         left = system is driven and tension == "auto"
         assert not stages or system not in (first, tree, looped, *(() if left else (driven,)))
         with monkeypatch.context() as patch:
@@ -280,7 +270,7 @@ def test_steps_with_loops_in_compiled_code_are_those_by_stages(
     comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], spec: str
 ) -> None:
     one = simulate(spec, 0.2, comm, rtol=1e-7, every=0.05)
-    assert not stages or comm.size > 1  # where loops end on another rank Python has a say
+    assert not stages
     stages.clear()
     with monkeypatch.context() as patch:
         patch.setattr(StateDerivative, "compiled", None)

@@ -434,10 +434,10 @@ class HeavierJoints:
         take_rotors(self._table.data)
 
     @functools.cached_property
-    def compiled(self) -> tuple[int, int, Integers] | None:
-        """As of `LoadSweeps`; None where Python has a say."""
-        if (found := self.resting.evaluation.compiled) is None:
-            return None
+    def compiled(self) -> tuple[int, int, Integers]:
+        """As of `LoadSweeps`."""
+        found = self.resting.evaluation.compiled
+        assert found is not None  # nothing acts, and `dcae` joins
         self._table.set("evaluation", found[0])
         self._table.set("rank", found[1].data)
         plan, room = self._table.data, np.empty(0)

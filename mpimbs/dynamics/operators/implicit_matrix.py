@@ -19,7 +19,8 @@ for each [Woodbury's formula]. What springs pull across their lengths is left ou
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -39,7 +40,6 @@ from mpimbs.dynamics.operators.stage_kernels import (
     solve_stage,
     stage_changes,
     stage_forces,
-    take_joints,
 )
 from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.kernels.calling import address_of
@@ -49,7 +49,7 @@ from mpimbs.parts.open_bodies import HEAD, OWN
 from mpimbs.parts.part import Part
 from mpimbs.parts.subchain import AT_REST
 from mpimbs.parts.subchains import JOINT_LOADS_OF_ALL, Subchains
-from mpimbs.sweep.added import AddedPlan, put_added
+from mpimbs.sweep.added import AddedPlan
 from mpimbs.sweep.along_joints import Stops
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.grip import NO_GRIP, Grip
@@ -98,10 +98,6 @@ class _Bodies:
             row[:2] = data.ctypes.data, data.size
             self.lanes.append(lanes)
 
-    def take(self, own: Floats, pulls: Floats, step2: float, drags: Floats, step: float) -> None:
-        """Let the sweeps see own + step2 pulls + step drags, each [n, ADDED], or empty for none."""
-        put_added(self.rows, own.reshape(-1), pulls.reshape(-1), step2, drags.reshape(-1), step)
-
 
 class _Product:
     """Applies V^T B V, of matrices B of the bodies and their motions V by the speeds: inverse divided at rest.
@@ -111,7 +107,6 @@ class _Product:
 
     def __init__(self, divided: DividedSystem) -> None:
         subchain, at_rest = divided.subchain, np.zeros(6)
-        self._still = divided.still
         if subchain.system.is_chain:
             self.sweeps = InverseSweeps(divided, at_rest, apart=True)
             structures = [structure for structure, _ in self.sweeps.joints]
@@ -130,15 +125,6 @@ class _Product:
         structure = made.structure._replace(steps=steps, fixed=fixed.reshape(-1), armature=none, added=added)
         self.sweeps = InverseSweeps(divided, at_rest, structure=structure)
         self.bodies = _Bodies([structure], subchain.first)
-
-    def take(self, q: Floats, matrices: Floats, times: float) -> None:
-        """Take a state, and matrices [n, ADDED] so many times, in the frames of the steps that carry the bodies."""
-        self._q = q
-        self.bodies.take(_NONE, matrices, times, _NONE, 0.0)
-
-    def __call__(self, v: Floats) -> Floats:
-        """Give the generalized forces [nu] of v [nu]."""
-        return self.sweeps(self._q, self._still, v, self._still, acting=False)
 
     def close(self) -> None:
         """Free what MPI holds."""
@@ -252,36 +238,34 @@ class ImplicitMatrix:
     def __init__(self, divided: DividedSystem, factors: Factors, of_bodies: bool = False) -> None:
         self._divided, self._subchain = divided, divided.subchain
         columns = self._subchain.columns
-        swept = None if divided.system.loops else factors.load_sweeps(of_bodies)
-        self._heavier = heavier = swept or HeavierJoints(divided, True, of_bodies)
+        load_sweeps = None if divided.system.loops else factors.load_sweeps(of_bodies)
+        self._heavier = heavier = load_sweeps or HeavierJoints(divided, True, of_bodies)
         # of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         system = divided.system
         self._lengths = _Lengths(divided) if system.loads.tendons or system.springs else None
         self._still = np.zeros(self._subchain.nu)
-        self._bodies: _Bodies | None = None
+        self._of_bodies, rows, own = of_bodies, NO_ROWS, _NONE
         if of_bodies:
             seen = [structure for structure, _ in heavier.joints if len(structure.steps)]
-            self._bodies = _Bodies(seen, self._subchain.first)
-            made = self._subchain.made
-            own = made.structure.added.reshape(-1, ADDED)
-            n = self._subchain.n_bodies
-            self._own = own[made.structure.steps[made.body_step, BODY]] if len(own) else np.zeros((n, ADDED))
-        self._q, self._step, structure, nu = heavier.q, np.full(1, np.nan), self._subchain.structure, self._subchain.nu
+            self._bodies, made = _Bodies(seen, self._subchain.first), self._subchain.made
+            rows, added = self._bodies.rows, made.structure.added.reshape(-1, ADDED)
+            own = np.zeros((self._subchain.n_bodies, ADDED))
+            if len(added):
+                own[:] = added[made.structure.steps[made.body_step, BODY]]
+        self._q, structure, nu = heavier.q, self._subchain.structure, self._subchain.nu
         self._tau, self._z, self._acts = np.empty(nu), np.empty(nu), np.zeros(2, np.int64)
-        # Whether compiled code solves alone, and whether it factors, too: where joints alone resist.
-        found = heavier.compiled if self._lengths is None else None
-        self._swept, at = found is not None, found or (0, 0, NO_BODIES)
-        self._joints_alone = self._swept and not of_bodies
+        # of bodies: what compiled stages find, by names of `StagePlan`
+        self._resisting = {"stiffness_of_bodies": np.zeros(0), "damping_of_bodies": np.zeros(0)}
+        factor, solve, swept_by = heavier.compiled
         plan = StagePlan(
             structure=structure, q=self._q, by_speed=np.zeros(nu), by_place=np.zeros(nu),
-            plain=int(not (structure.steps[:, TURN] == 4).any()), step=self._step, stiffness=columns.stiffness,
+            plain=int(not (structure.steps[:, TURN] == 4).any()), step=np.full(1, np.nan), stiffness=columns.stiffness,
             damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
-            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=at[0], solve=at[1], factors=at[2],
+            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=factor, solve=solve, factors=swept_by,
             needed=0, pulls=NO_BODIES, drags=NO_BODIES, acts=self._acts, still=self._still,
-            along=np.empty(nu), pushing=np.empty(nu), bodies=NO_ROWS, of_pulls=NO_ROWS, of_drags=NO_ROWS,
-            own=np.zeros(0), stiffness_of_bodies=np.zeros(0), damping_of_bodies=np.zeros(0), tension=NO_BODIES,
-            resistance=NO_BODIES,
+            along=np.empty(nu), pushing=np.empty(nu), bodies=rows, of_pulls=NO_ROWS, of_drags=NO_ROWS,
+            own=own.reshape(-1), tension=NO_BODIES, resistance=NO_BODIES, **self._resisting,
         )  # fmt: skip
         self._table = Table(plan)
 
@@ -312,33 +296,35 @@ class ImplicitMatrix:
             What friction holds, beside its dampers, with the anchors of a state.
         """
         u = self._still if u is None else u
-        if self._joints_alone:
-            factor_stage(self._table.data, q, u, step, grip, anchors)
-            return
-        take_joints(self._table.data, q, u, step, grip, anchors)
         self._acts[:] = stiffness is not None, damping is not None
-        if self._bodies is not None:
-            pulls, drags = _NONE if stiffness is None else stiffness, _NONE if damping is None else damping
-            if stiffness is not None:
-                self._pulls.take(self._q, stiffness, step)
-            if damping is not None:
-                self._drags.take(self._q, damping, step)
-            self._bodies.take(self._own, pulls, step * step, drags, step)
-        self._heavier.take()
+        given = {}
+        if stiffness is not None:
+            _, given["stiffness_of_bodies"] = self._pulls, stiffness.reshape(-1)
+        if damping is not None:
+            _, given["damping_of_bodies"] = self._drags, damping.reshape(-1)
+        self._set(given)
+        factor_stage(self._table.data, q, u, step, grip, anchors)
+        self._set({name: self._resisting[name] for name in given})
         if self._lengths is not None:
             self._lengths.take(self._q, u, step, self._heavier.solve)
+
+    def _set(self, given: dict[str, Any]) -> None:
+        """Change arguments of compiled stages."""
+        for name, value in given.items():
+            self._table.set(name, value)
 
     def solve(self, r: Floats, x: Floats, times: float = 1.0) -> None:
         """Write x [nq + nu] of (1 - h J) x = r [nq + nu], so many times; contiguous arrays, not the same.
 
         What stands behind these numbers is left as it is.
         """
-        if self._swept:
+        if self._lengths is None:
             solve_stage(self._table.data, r, x, times)
             return
-        stage_forces(self._table.data, r, self._tau)
-        for forces in self._forces_of_changes(r):
-            self._tau -= forces
+        nq, along = len(self._q), np.empty_like(self._tau)
+        stage_forces(self._table.data, r)
+        speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
+        self._tau -= self._lengths.forces(r[nq : nq + len(along)], along)
         self.heavier(self._tau, self._z)
         stage_changes(self._table.data, r, self._z, times, x)
 
@@ -346,7 +332,7 @@ class ImplicitMatrix:
     def compiled(self) -> Compiled | None:
         """Where compiled code finds what looks at a state (0: nothing does), `factor_stage` and `solve_stage`, and
         their table; None where Python has a say."""
-        return self._entries(0) if self._joints_alone else None
+        return self._entries(0) if self._lengths is None and not self._of_bodies else None
 
     def _entries(self, look: int) -> Compiled:
         table, room = self._table.data, np.empty(0)
@@ -360,14 +346,14 @@ class ImplicitMatrix:
         """
         lanes, comm = isinstance(part, Subchains), self._divided.comm
         looped = part if self._divided.system.loops and isinstance(part, Intervals) else None
-        if not (self._swept and self._bodies is not None):
+        if self._lengths is not None:
             return None
         if not lanes:  # of several ranks each has one piece, whose handles tell what it needs of the others
             of_handles = looped is not None or not self._divided.system.loops
             alone = comm.size == 1 or (isinstance(part, Intervals) and len(part) == 1)
             if not comm.allreduce(of_handles and alone, MPI.LAND):
                 return None
-        whole, pulls, tension, room = part.whole, self._pulls, resistance.tension, np.empty(0)
+        _, whole, tension, room = self._pulls, part.whole, resistance.tension, np.empty(0)
         if lanes:
             joint_loads, table = JOINT_LOADS_OF_ALL[part.width], part.plan
         else:
@@ -385,13 +371,10 @@ class ImplicitMatrix:
             stiffness=tension.found,
         )
         self._tension, self._acts = Table(found), resistance.acts
-        given = {"bodies": self._bodies.rows, "of_pulls": pulls.bodies.rows, "own": self._own.reshape(-1)}
-        given |= {"acts": resistance.acts, "resistance": resistance.plan}
-        given |= {"stiffness_of_bodies": resistance.stiffness, "damping_of_bodies": resistance.damping}
+        self._resisting = {"stiffness_of_bodies": resistance.stiffness, "damping_of_bodies": resistance.damping}
+        self._set({"acts": resistance.acts, "resistance": resistance.plan} | self._resisting)
         if resistance.functions:
-            given["of_drags"] = self._drags.bodies.rows
-        for name, value in given.items():
-            self._table.set(name, value)
+            _ = self._drags  # which all ranks make together
         return self._entries(address_of(look_at_bodies, self._table.data, room, room, room))
 
     def counting(self, tension: bool) -> None:
@@ -431,21 +414,6 @@ class ImplicitMatrix:
             )
         )
 
-    def _forces_of_changes(self, r: Floats) -> Iterator[Floats]:
-        """Give h (D + h K) r_u + h K G^+ r_q [nu] along lengths and of what acts on bodies, by a change r [nq + nu]."""
-        nq = len(self._q)
-        speeds = r[nq : nq + len(self._tau)]
-        pulled, dragged = self._acts.tolist()
-        if pulled or self._lengths is not None:
-            along = np.empty_like(speeds)
-            speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-        if self._lengths is not None:
-            yield self._lengths.forces(speeds, along)
-        if pulled:
-            yield self._pulls(along + self._step[0] * speeds)
-        if dragged:
-            yield self._drags(speeds)
-
     @functools.cached_property
     def _pulls(self) -> _Product:
         return self._product("pulls")
@@ -457,8 +425,8 @@ class ImplicitMatrix:
     def _product(self, name: str) -> _Product:
         made, room = _Product(self._divided), self._still
         sweeps = made.sweeps
-        self._table.set("needed", address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0))
-        self._table.set(name, sweeps.plan)
+        needed = address_of(sweeps.needed, sweeps.plan, room, room, room, room, room, 0)
+        self._set({"needed": needed, name: sweeps.plan, f"of_{name}": made.bodies.rows})
         return made
 
     def heavier(self, tau: Floats, z: Floats) -> None:

@@ -18,6 +18,7 @@ from numba.core.errors import NumbaError
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.dynamics.between_ranks import forces_of_part, prescribe, see_others
 from mpimbs.dynamics.divided import DividedSystem
+from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
@@ -142,6 +143,12 @@ def _needed_by_piece(zero, plan, q, u, udot, forces, tau, acting):
 # By the number of lanes.
 NEEDED_BY_CHAIN, NEEDED_BY_TREE = by_width(_needed_by_chain), by_width(_needed_by_tree)
 NEEDED_BY_PIECE = by_width(_needed_by_piece)
+
+
+def compile_needed_by_piece() -> None:
+    """Compile, or load from the cache, what trees over several ranks take."""
+    room = np.zeros(0)
+    address_of(NEEDED_BY_PIECE[1], np.zeros(0, np.int64), room, room, room, room, room, 0)
 
 
 NO_FORCES = np.zeros(0)

@@ -137,21 +137,6 @@ def take_joints(plan, q, u, step, grip, anchors):
 
 
 @kernel
-def stage_forces(plan, r, tau):
-    """Write the generalized forces [nu] of a stage, by a change r [nq + nu] of the state."""
-    r, tau = borrowed(r), borrowed(tau)
-    s = read(plan, STAGE)
-    speeds = span(r, s.q.size, tau.size)
-    if s.plain != 0:
-        for d in range(tau.size):
-            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
-    else:
-        speeds_of_rates(0.0, s.structure, s.q, r, tau)
-        for d in range(tau.size):
-            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
-
-
-@kernel
 def stage_changes(plan, r, z, times, x):
     """Write x [nq + nu]: speeds r_u + z, and coordinates r_q + h G x_u; all so many times."""
     r, z, x = borrowed(r), borrowed(z), borrowed(x)
@@ -176,7 +161,7 @@ def factor_stage(plan, q, u, step, grip, anchors):
     """Factor the matrix of a step, of joints (`take_joints`), and of what bodies were seen to resist by, if any is."""
     take_joints(plan, q, u, step, grip, anchors)
     s = read(plan, STAGE)
-    if s.resistance.size > 0:
+    if s.bodies.shape[0] > 0:
         none = span(s.own, 0, 0)
         pulls, drags = none, none
         if s.acts[0] != 0:
@@ -253,12 +238,27 @@ def _take_bodies(plan, r):
 
 
 @kernel
+def stage_forces(plan, r):
+    """Write the generalized forces of a stage, by a change r [nq + nu] of the state, but for those along lengths."""
+    r, s = borrowed(r), read(plan, STAGE)
+    tau = s.tau
+    speeds = span(r, s.q.size, tau.size)
+    if s.plain != 0:
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * r[d]
+    else:
+        speeds_of_rates(0.0, s.structure, s.q, r, tau)
+        for d in range(tau.size):
+            tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
+    if s.acts[0] + s.acts[1] != 0:
+        _take_bodies(plan, r)
+
+
+@kernel
 def solve_stage(plan, r, x, times):
     """Write x [nq + nu] of (1 - h J) x = r, so many times, where the matrix is factored."""
     s = read(plan, STAGE)
-    stage_forces(plan, r, s.tau)
-    if s.acts[0] + s.acts[1] != 0:
-        _take_bodies(plan, r)
+    stage_forces(plan, r)
     solved = call_at(s.solve, (s.factors, s.tau, s.z))
     stage_changes(plan, r, s.z, times, x)
     return solved

@@ -18,7 +18,8 @@ from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parallel.scan import Scan, scan, scanned
 from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, see_boundary
-from mpimbs.parts.open_bodies import FREE, HEAD, OWN, described, join_open_accelerations, join_open_reaches, none_open
+from mpimbs.parts.entries import move
+from mpimbs.parts.open_bodies import UNHELD, HEAD, OWN, described, join_open_accelerations, join_open_reaches, none_open
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import add3, add6, cross, dot3, multiply, rotate, rotate_back, sub3
 from mpimbs.sweep.handed import begin_handing, hand_to, handed_to, join_handed, nothing_handed
@@ -61,6 +62,13 @@ def see_others(plan, structure, work, q, u):
         see_boundary(structure, work, p.motions, q, u, p.boundary)
 
 
+@kernel
+def see_motions(plan, structure, work, q, u, motion):
+    """Write the motions of all steps [m * BOUNDARY], as `see_others`; all ranks call."""
+    see_others(plan, structure, work, q, u)
+    move(structure, work, q, u, read(plan, BETWEEN.boundary), motion)
+
+
 @kernel(inline=True)
 def _rotation(p, k):
     """Rotation of an outer body's step from inertial components."""
@@ -72,14 +80,14 @@ def _place(p, k, rest):
     """Write the position of an outer body where a scan outward is given it, and what else is given."""
     there = load3(0.0, p.motions.held, p.motions.outer[k] * BOUNDARY + 9)
     position = add3(load3(0.0, p.boundary, 9), rotate_back(load9(0.0, p.boundary, 0), there))
-    store_numbers(0.0, p.value, HEAD + k * (OWN + FREE) + OWN, position + rest)
+    store_numbers(0.0, p.value, HEAD + k * (OWN + UNHELD) + OWN, position + rest)
 
 
 @kernel(inline=True)
 def _before(p, k):
     """Where a scan outward has what is known of a body inboard, behind its position; -1 of the world."""
     before = p.motions.before[k]
-    return HEAD + before * (OWN + FREE) + OWN + 3 if before >= 0 else -1
+    return HEAD + before * (OWN + UNHELD) + OWN + 3 if before >= 0 else -1
 
 
 @kernel(inline=True)
@@ -259,8 +267,8 @@ class BetweenRanks:
         value, handed, plans = _NONE, _NONE, [np.zeros(0, np.int64)] * 2
         if not alone:
             most = comm.allreduce(max(subchain.most_open, len(inboard)), MPI.MAX) + 1
-            value, handed = described(outside, subchain.last, FREE), nothing_handed(most, _HANDED)
-            before = none_open(subchain.first, outside.most, FREE)
+            value, handed = described(outside, subchain.last, UNHELD), nothing_handed(most, _HANDED)
+            before = none_open(subchain.first, outside.most, UNHELD)
             self._scans = [Scan(comm, before), Scan(comm, handed.copy(), backward=True)]
             plans = [each.plan for each in self._scans]
         self._table = Table(

@@ -137,8 +137,6 @@ def compile_implicit(dynamics: Dynamics) -> None:
         first_on_node(dynamics.comm, compile_needed_by_piece)
     if dynamics.system.is_chain and dynamics.system.loops:  # the loads of whose joints are found as those of trees
         first_on_node(dynamics.comm, functools.partial(_compile_stages, False, 1))
-    if dynamics.system.springs:
-        first_on_node(dynamics.comm, compile_inverse)
 
 
 @functools.cache

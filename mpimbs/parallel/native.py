@@ -55,7 +55,7 @@ _WTIME = _declare("MPI_Wtime", types.float64)
 class Channel(NamedTuple):
     """The handles of a communicator for compiled MPI calls."""
 
-    handles: Integers  # [3]: communicator, datatype of a double, the largest as an operation
+    handles: Integers  # [4]: communicator, datatype of a double, the largest and the sum as operations
     status: Integers  # room for an MPI_Status
     seconds: Floats  # [1]: time spent in messages
 
@@ -118,7 +118,7 @@ def channel(comm: MPI.Comm) -> Channel:
     """
     if comm.size > 1:
         comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)
-    handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE, MPI.MAX)]
+    handles = [_C_HANDLE.from_address(MPI._addressof(item)).value for item in (comm, MPI.DOUBLE, MPI.MAX, MPI.SUM)]
     return Channel(np.array(handles, np.int64), np.zeros(16, np.int64), np.zeros(1))
 
 
@@ -142,13 +142,24 @@ def wait(channel, request):
     channel.seconds[0] += _WTIME() - began
 
 
+@kernel(inline=True)
+def _reduce(channel, mine, found, operation):
+    began = _WTIME()
+    comm, double = channel.handles[0], channel.handles[1]
+    _ALLREDUCE(mine.ctypes.data, found.ctypes.data, np.int32(mine.size), double, channel.handles[operation], comm)
+    channel.seconds[0] += _WTIME() - began
+
+
 @kernel
 def all_largest(channel, mine, found):
     """Find the largest of every number among all ranks; none may be NaN."""
-    began = _WTIME()
-    comm, double, operation = channel.handles[0], channel.handles[1], channel.handles[2]
-    _ALLREDUCE(mine.ctypes.data, found.ctypes.data, np.int32(mine.size), double, operation, comm)
-    channel.seconds[0] += _WTIME() - began
+    _reduce(channel, mine, found, 2)
+
+
+@kernel
+def all_summed(channel, mine, found):
+    """Find the sum of every number over all ranks: the same on each."""
+    _reduce(channel, mine, found, 3)
 
 
 @kernel

@@ -26,7 +26,7 @@ from mpimbs.sweep.structure import BOUNDARY, TURNING
 BEHIND, NUMBER, OUTSIDE = range(3)
 HEAD = 3
 OWN = 2  # numbers of an open body before those of its turn or motion
-FREE = (
+UNHELD = (
     9  # position 3, acceleration 6, in inertial components: while the body outside has none, if that is not the world
 )
 
@@ -105,7 +105,7 @@ def join_open_motions(zero, left, right, out):
 
 @kernel(inline=True)
 def _accelerate(zero, left, right, out):
-    """Write the acceleration of a body that hangs on another, of which both are FREE numbers."""
+    """Write the acceleration of a body that hangs on another, of which both are UNHELD numbers."""
     at, a = load3(zero, right, 0), load6(zero, left, 3)
     moved = a[0:3] + add3(a[3:6], cross(a[0:3], sub3(at, load3(zero, left, 0))))
     store_numbers(zero, out, 0, at + add6(load6(zero, right, 3), moved))
@@ -123,10 +123,10 @@ def _reach(zero, left, right, out):
 @kernel
 def join_open_accelerations(zero, left, right, out):
     """Join the accelerations of the open bodies of two intervals in sequence; `out` may be `right`."""
-    _join(zero, left, right, out, FREE, _accelerate)
+    _join(zero, left, right, out, UNHELD, _accelerate)
 
 
 @kernel
 def join_open_reaches(zero, left, right, out):
     """Join the magnitudes of the accelerations of open bodies, as `join_open_accelerations`."""
-    _join(zero, left, right, out, FREE, _reach)
+    _join(zero, left, right, out, UNHELD, _reach)

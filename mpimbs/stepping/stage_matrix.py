@@ -79,6 +79,7 @@ class StageMatrix:
     def saw(self, begun: int) -> None:
         """Know of states in which steps were begun in compiled code."""
         self._matrix = self._of_step()
+        self._matrix.tell()
         self._found = self._resistance.given if self._with_bodies else (None, None)
         self.memory[1] += begun
 

@@ -18,7 +18,7 @@ import mpimbs
 from cases import parts
 from mpimbs import Batch, Dynamics, InputError, System, simulate
 from mpimbs.cli import main
-from mpimbs.dynamics.operators import implicit_matrix
+from mpimbs.dynamics.operators import lengths
 from mpimbs.model import Event, Joint, Tendon, read_system, system_from_text, system_text
 from mpimbs.model.summary import validate
 from oracles import dense
@@ -233,7 +233,7 @@ def test_steps_that_stiff_springs_between_bodies_do_not_shorten(comm: MPI.Comm) 
 
 def test_too_many_stiff_springs(comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are followed explicitly, which is said, once, and by adaptive steps as right."""
-    monkeypatch.setattr(implicit_matrix, "MANY", 2)
+    monkeypatch.setattr(lengths, "MANY", 2)
     short = simulate(stays(), 0.05, comm, integrator="dopri5", rtol=1e-8)
     said = (
         pytest.warns(UserWarning, match="3 springs between bodies are stiff .* know 2 at the most")

@@ -190,7 +190,7 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
     comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], tension: str
 ) -> None:
     """With the same bits: of what joints have, with a function, of lines whose tension comes to matter, one cut, of a
-    tree, of one with a gear, a wrench and a torque over time, and of loops."""
+    tree, of one with a gear, a wrench and a torque over time, of loops, and with springs and a tendon between bodies."""
     begun: list[int] = []
     saw = StageMatrix.saw
     monkeypatch.setattr(StageMatrix, "saw", lambda self, count: begun.append(count) or saw(self, count))
@@ -204,14 +204,21 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
     driven.set_torque(names[2], lambda t: 3.0 * np.sin(20.0 * t))
     driven.add_wrench(names[1], force=(0.0, 3.0, 5.0), frame="world")
     driven.add_gear(name="gear", joint=names[3], of=names[0], ratio=-2.0)
-    for system in (first, called, turning, tree, driven, looped):
+    stayed = system_from("random_tree:24:3")
+    law = {"positions": ((0.0, 0.0, 0.0), (0.1, 0.0, 0.1)), "damping": 6.0, "rest": 0.3}
+    for ends in ((names[0], names[3]), ("world", stayed.contents.name_of(20))):
+        stayed.add_spring(name=ends[1], bodies=ends, stiffness=3e4, **law)
+    stayed.add_spring(name="rope", bodies=(names[1], names[2]), stiffness=20.0, tension_only=True, **law)
+    lower = {"lower": 0.0, "stop_stiffness": 50.0, "stop_damping": 1.0}
+    stayed.add_tendon(name="tendon", joints=[names[1], names[3]], ratios=(1.0, -0.5), stiffness=300.0, **lower)
+    for system in (first, called, turning, tree, driven, looped, stayed):
         stages.clear()
         given: dict[str, Any] = {"integrator": "rosenbrock4", "rtol": 1e-5, "every": 0.03, "tension": tension}
         end = 0.1 if system is looped else 0.5
         one = simulate(system, end, comm, **given)
         # Also where it is seen whether tension counts, but for Python's functions, which are called a step at a time.
         left = system is driven and tension == "auto"
-        assert not stages or system not in (first, tree, looped, *(() if left else (driven,)))
+        assert not stages or system not in (first, tree, looped, stayed, *(() if left else (driven,)))
         with monkeypatch.context() as patch:
             patch.setattr(StageMatrix, "compiled", None)
             other = simulate(system, end, comm, **given)

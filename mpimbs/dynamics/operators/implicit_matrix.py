@@ -11,25 +11,23 @@ sweeps; or by evaluations at rest, by any sweep, over any ranks and through loop
 drag, the ground, adds V^T K_b V to K and V^T D_b V to D, V how the bodies move by the speeds: on the left bodies are
 heavier by h D_b + h^2 K_b, on the right stands inverse divided of bodies that have no other inertia than those.
 
-Tendons and springs between bodies, whose lengths change by T u, add T^T C T on the left, C = h D + h^2 K of theirs:
-where P is the inverse of the rest, through loops too, that of both is P - P T^T (1 + C T P T^T)^-1 C T P, a solution
-for each [Woodbury's formula]. What springs pull across their lengths is left out.
+Tendons and springs between bodies act along their lengths, beside the rest: see `lengths`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats, Integers
-from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.divided import DividedSystem
 from mpimbs.dynamics.operators.factor import Factors, HeavierJoints, LoadSweeps
 from mpimbs.dynamics.operators.inverse import InverseSweeps
+from mpimbs.dynamics.operators.lengths import Lengths
 from mpimbs.dynamics.operators.stage_kernels import (
     LoadsPlan,
     StagePlan,
@@ -37,9 +35,8 @@ from mpimbs.dynamics.operators.stage_kernels import (
     factor_stage,
     loads_of_one,
     look_at_bodies,
+    solve_heavier,
     solve_stage,
-    stage_changes,
-    stage_forces,
 )
 from mpimbs.dynamics.operators.tension import BodyResistance
 from mpimbs.kernels.calling import address_of
@@ -53,7 +50,6 @@ from mpimbs.sweep.added import AddedPlan
 from mpimbs.sweep.along_joints import Stops
 from mpimbs.sweep.build import NO_BODIES
 from mpimbs.sweep.grip import NO_GRIP, Grip
-from mpimbs.sweep.motion import speeds_of_rates
 from mpimbs.sweep.structure import ADDED, BODY, FIXED, TURN, TURNING, Structure
 from mpimbs.values.handles import SIZE
 
@@ -62,8 +58,6 @@ NO_ROWS = np.zeros((0, 8), np.int64)
 _MASS = 15  # where the first mass stands in a row of `Structure.added`
 _INERTIA = 12  # where a body's own inertia begins in a row of `Structure.fixed`
 _NONE = np.zeros((0, ADDED))
-SLIGHT = 0.3  # of the lighter body: springs that add less in a step are as well followed explicitly
-MANY, ROOM = 256, 2**24  # springs at the most, each of which takes a solution; and numbers that these have on a rank
 
 
 class _Bodies:
@@ -131,94 +125,6 @@ class _Product:
         self.sweeps.close()
 
 
-class _Lengths:
-    """What acts along lengths, of tendons and of springs between bodies, beside the rest of the matrix.
-
-    All ranks make it together and call.
-    """
-
-    def __init__(self, divided: DividedSystem) -> None:
-        self._divided, self._comm, self._still = divided, divided.comm, divided.still
-        self._tendons, self._springs = divided.external.tendons, divided.external.springs
-        self._of_tendons = np.zeros((len(divided.system.loads.tendons), divided.subchain.nu))
-        if self._tendons is not None:
-            at = self._tendons.numbers[self._tendons.arrays.of], self._tendons.arrays.speeds
-            np.add.at(self._of_tendons, at, self._tendons.arrays.ratios)
-        ends = divided.system.springs.ends  # the world is as heavy as nothing else
-        masses = {k: divided.system.segments.template(k).mass for k in np.unique(ends[ends >= 0]).tolist()} | {
-            -1: np.inf
-        }
-        self._lighter = np.array([min(masses[a], masses[b]) for a, b in ends.tolist()])
-        self._most = min(MANY, ROOM * self._comm.size // max(divided.system.nu, 1))
-        self._told = False
-
-    def take(self, q: Floats, u: Floats, step: float, solve: Callable[[Floats, Floats], object]) -> None:
-        """Be that in a state, for a step h (s); `solve` does with the rest of the matrix."""
-        resisting, along = np.zeros((2, len(self._of_tendons))), self._of_tendons
-        if self._tendons is not None:
-            self._tendons.find(q, u)
-            resisting[:, self._tendons.numbers] = self._tendons.resistance()
-        if self._springs is not None:
-            of_springs, own = self._along_springs(q, u, step)
-            resisting, along = np.hstack([resisting, of_springs]), np.vstack([along, own])
-        stiffness, damping = resisting[:, :, None]
-        self._along, self._by_length, self._by_rate = along, step * stiffness, step * (damping + step * stiffness)
-        self._answers = np.empty_like(along)  # P T^T
-        for row, answer in zip(along, self._answers, strict=True):
-            solve(row, answer)
-        between = self._summed(self._by_rate * along @ self._answers.T)
-        self._inverse = np.linalg.inv(np.eye(len(between)) + between)
-
-    def _along_springs(self, q: Floats, u: Floats, step: float) -> tuple[Floats, Floats]:
-        """Give stiffness and damping [2, m] of the springs that count in a step, and how lengths change [m, nu].
-
-        These are the forces that pulls of 1 N need for nothing to move.
-        """
-        divided, springs = self._divided, self._springs
-        assert springs is not None
-        subchain, still = divided.subchain, self._still
-        motion = subchain.motions(q, u, divided.boundary_motion(q, u))
-        resisting = self._summed(springs.resistance(motion))
-        counts = np.flatnonzero(step * (resisting[1] + step * resisting[0]) > SLIGHT * self._lighter)
-        if len(counts) > self._most:
-            self._tell(len(counts))
-            counts = counts[:0]
-        if not len(counts):
-            return np.zeros((2, 0)), np.zeros((0, subchain.nu))
-        between, work, rows = divided.between, subchain.wrenched(), list[Floats]()
-        between.see(q, still)
-        for number in (-1, *counts.tolist()):  # the first of no spring: what those along joints need
-            work.wrench[:] = 0.0
-            springs.pull(number, motion, work.wrench)
-            held = between.prescribed(q, still, still, np.zeros(6), work)
-            rows.append(between.forces(q, still, still, still, held, work))
-        return resisting[:, counts], np.array(rows[1:]) - rows[0]
-
-    def _tell(self, count: int) -> None:
-        """Warn once, on rank 0, of springs that are too many."""
-        if not self._told and self._comm.rank == 0:
-            warn_caller(
-                f"{count} springs between bodies are stiff for these steps, and implicit ones know {self._most} at the "
-                "most: they are followed explicitly, and limit adaptive steps; fixed ones may go wrong"
-            )
-        self._told = True
-
-    def forces(self, speeds: Floats, along: Floats) -> Floats:
-        """Give h (D + h K) r_u + h K G^+ r_q [nu], by changes r_u and G^+ r_q [nu]."""
-        lengths = self._by_rate[:, 0] * (self._along @ speeds) + self._by_length[:, 0] * (self._along @ along)
-        found: Floats = self._summed(lengths) @ self._along
-        return found
-
-    def correct(self, z: Floats) -> None:
-        """Make of what the rest of the matrix gives [nu] what the whole of it does."""
-        z -= (self._inverse @ self._summed(self._by_rate[:, 0] * (self._along @ z))) @ self._answers
-
-    def _summed(self, own: Floats) -> Floats:
-        if self._comm.size > 1:
-            self._comm.Allreduce(MPI.IN_PLACE, own)
-        return own
-
-
 class ImplicitMatrix:
     """1 - h J of a system in a state, J by the springs, dampers, servos and friction of its joints, and along lengths.
 
@@ -243,7 +149,7 @@ class ImplicitMatrix:
         # of the same bodies on the same ranks, with the heavier rotors, where nothing acts; none where load sweeps do
         self.resting = None if isinstance(heavier, LoadSweeps) else heavier.resting
         system = divided.system
-        self._lengths = _Lengths(divided) if system.loads.tendons or system.springs else None
+        self._lengths = Lengths(divided) if system.loads.tendons or system.springs else None
         self._still = np.zeros(self._subchain.nu)
         self._of_bodies, rows, own = of_bodies, NO_ROWS, _NONE
         if of_bodies:
@@ -266,6 +172,7 @@ class ImplicitMatrix:
             needed=0, pulls=NO_BODIES, drags=NO_BODIES, acts=self._acts, still=self._still,
             along=np.empty(nu), pushing=np.empty(nu), bodies=rows, of_pulls=NO_ROWS, of_drags=NO_ROWS,
             own=own.reshape(-1), tension=NO_BODIES, resistance=NO_BODIES, **self._resisting,
+            lengths=NO_BODIES if self._lengths is None else self._lengths.plan,
         )  # fmt: skip
         self._table = Table(plan)
 
@@ -305,8 +212,12 @@ class ImplicitMatrix:
         self._set(given)
         factor_stage(self._table.data, q, u, step, grip, anchors)
         self._set({name: self._resisting[name] for name in given})
+        self.tell()
+
+    def tell(self) -> None:
+        """Warn of what was left out where steps began."""
         if self._lengths is not None:
-            self._lengths.take(self._q, u, step, self._heavier.solve)
+            self._lengths.tell()
 
     def _set(self, given: dict[str, Any]) -> None:
         """Change arguments of compiled stages."""
@@ -318,21 +229,13 @@ class ImplicitMatrix:
 
         What stands behind these numbers is left as it is.
         """
-        if self._lengths is None:
-            solve_stage(self._table.data, r, x, times)
-            return
-        nq, along = len(self._q), np.empty_like(self._tau)
-        stage_forces(self._table.data, r)
-        speeds_of_rates(0.0, self._subchain.structure, self._q, r, along)
-        self._tau -= self._lengths.forces(r[nq : nq + len(along)], along)
-        self.heavier(self._tau, self._z)
-        stage_changes(self._table.data, r, self._z, times, x)
+        solve_stage(self._table.data, r, x, times)
 
     @property
     def compiled(self) -> Compiled | None:
         """Where compiled code finds what looks at a state (0: nothing does), `factor_stage` and `solve_stage`, and
         their table; None where Python has a say."""
-        return self._entries(0) if self._lengths is None and not self._of_bodies else None
+        return None if self._of_bodies else self._entries(0)
 
     def _entries(self, look: int) -> Compiled:
         table, room = self._table.data, np.empty(0)
@@ -346,8 +249,6 @@ class ImplicitMatrix:
         """
         lanes, comm = isinstance(part, Subchains), self._divided.comm
         looped = part if self._divided.system.loops and isinstance(part, Intervals) else None
-        if self._lengths is not None:
-            return None
         if not lanes:  # of several ranks each has one piece, whose handles tell what it needs of the others
             of_handles = looped is not None or not self._divided.system.loops
             alone = comm.size == 1 or (isinstance(part, Intervals) and len(part) == 1)
@@ -431,9 +332,7 @@ class ImplicitMatrix:
 
     def heavier(self, tau: Floats, z: Floats) -> None:
         """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
-        self._heavier.solve(tau, z)
-        if self._lengths is not None:
-            self._lengths.correct(z)
+        solve_heavier(self._table.data, tau, z)
 
     def close(self) -> None:
         """Free what MPI holds; all ranks call."""

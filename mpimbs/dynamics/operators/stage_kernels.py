@@ -1,6 +1,6 @@
 """The stages of linearly implicit steps in compiled code: what joints and bodies resist by, and solutions.
 
-See `implicit_matrix` for what is computed, and for what lengths resist by.
+See `implicit_matrix` for what is computed.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpimbs.base.arrays import Floats, Integers
+from mpimbs.dynamics.operators.lengths import correct_along, push_along, take_lengths
 from mpimbs.dynamics.operators.tension import take_resistance
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
@@ -91,6 +92,7 @@ class StagePlan(NamedTuple):
     damping_of_bodies: Floats
     tension: Integers  # table of `TensionPlan`, or none
     resistance: Integers  # of `tension.ResistancePlan`, or none
+    lengths: Integers  # of `lengths.LengthsPlan`, or none
     still: Floats  # [nu]: zeros
     along: Floats  # [nu]: room
     pushing: Floats
@@ -171,7 +173,10 @@ def factor_stage(plan, q, u, step, grip, anchors):
             drags = s.damping_of_bodies
             put_added(s.of_drags, none, drags, step, none, 0.0)
         put_added(s.bodies, s.own, pulls, step * step, drags, step)
-    return call_at(s.factor, (s.factors,))
+    factored = call_at(s.factor, (s.factors,))
+    if s.lengths.size > 0:
+        take_lengths(s.lengths, borrowed(q), borrowed(u), step, s.factors, s.solve)
+    return factored
 
 
 @kernel(inline=True)
@@ -239,7 +244,7 @@ def _take_bodies(plan, r):
 
 @kernel
 def stage_forces(plan, r):
-    """Write the generalized forces of a stage, by a change r [nq + nu] of the state, but for those along lengths."""
+    """Write the generalized forces of a stage, by a change r [nq + nu] of the state."""
     r, s = borrowed(r), read(plan, STAGE)
     tau = s.tau
     speeds = span(r, s.q.size, tau.size)
@@ -252,6 +257,19 @@ def stage_forces(plan, r):
             tau[d] = s.by_speed[d] * speeds[d] + s.by_place[d] * tau[d]
     if s.acts[0] + s.acts[1] != 0:
         _take_bodies(plan, r)
+    if s.lengths.size > 0:
+        speeds_of_rates(0.0, s.structure, s.q, r, s.along)
+        push_along(s.lengths, speeds, s.along, tau)
+
+
+@kernel
+def solve_heavier(plan, tau, z):
+    """Write z [nu] of (M + h D + h^2 K) z = tau [nu]."""
+    s, z = read(plan, STAGE), borrowed(z)
+    solved = call_at(s.solve, (s.factors, borrowed(tau), z))
+    if s.lengths.size > 0:
+        correct_along(s.lengths, z)
+    return solved
 
 
 @kernel
@@ -259,6 +277,6 @@ def solve_stage(plan, r, x, times):
     """Write x [nq + nu] of (1 - h J) x = r, so many times, where the matrix is factored."""
     s = read(plan, STAGE)
     stage_forces(plan, r)
-    solved = call_at(s.solve, (s.factors, s.tau, s.z))
+    solved = solve_heavier(plan, s.tau, s.z)
     stage_changes(plan, r, s.z, times, x)
     return solved

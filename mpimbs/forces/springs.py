@@ -140,6 +140,30 @@ def pull_bodies(springs, motion, wrench):
 
 
 @kernel
+def resist_by_springs(springs, numbers, follow_laws, found, resistance):
+    """Write stiffness and damping [2 * n] along the lengths of springs, after `see_ends`: none of slack ropes.
+
+    `numbers` [here] are theirs among the n, `follow_laws` whether a spring is one to write of, and `found` is room.
+    """
+    spring_tensions(0.0, springs.ends, springs.pairs, springs.laws, found, springs.directions)
+    for k in range(numbers.size):
+        slack = springs.laws[LAW * k + TENSION_ONLY] != 0.0 and found[FOUND * k + TENSION] <= 0.0
+        if follow_laws[k] != 0 and not slack:
+            resistance[2 * numbers[k]] = springs.laws[LAW * k + STIFFNESS]
+            resistance[2 * numbers[k] + 1] = springs.laws[LAW * k + DAMPING]
+
+
+@kernel
+def pull_by_one(springs, numbers, spring, motion, wrench):
+    """Add what 1 N of tension in one spring, by its number, does to the steps [m * 6], after `resist_by_springs`."""
+    for j in range(springs.of.size):
+        k = springs.of[j]
+        pull = springs.signs[j] if numbers[k] == spring else 0.0
+        store_numbers(0.0, springs.force, 3 * j, scale3(pull, load3(0.0, springs.directions, 3 * k)))
+    add_loads(0.0, motion, springs.steps, springs.points, springs.no_moment, springs.force, wrench)
+
+
+@kernel
 def power_of_springs(springs):
     """Power (W) of springs on the ends here, less what goes into the energy of those that this rank counts."""
     power = 0.0
@@ -316,26 +340,6 @@ class ActingSprings:
         found = np.zeros_like(self._found)
         find_tensions(self.arrays._replace(found=found.reshape(-1)))
         return found
-
-    def resistance(self, motion: Floats) -> Floats:
-        """Give stiffness and damping [2, all of the system] along the lengths of those that this rank counts.
-
-        None of slack ropes, and of functions. All ranks call.
-        """
-        found, laws = self._found_in(motion), self._laws
-        acts = (laws[:, TENSION_ONLY] == 0.0) | (found[:, TENSION] > 0.0)
-        for _, which in self.given:
-            acts[which] = False
-        resisting = np.zeros((2, len(self._subchain.system.springs)))
-        mine = self._counted & acts
-        resisting[:, self.numbers[mine]] = laws[mine][:, [STIFFNESS, DAMPING]].T
-        return resisting
-
-    def pull(self, number: int, motion: Floats, wrench: Floats) -> None:
-        """Add what 1 N of tension in a spring of the system does to the steps here [m * 6], after `resistance`."""
-        found = np.zeros_like(self._found)
-        found[self.numbers == number, TENSION] = 1.0
-        pull_bodies(self.arrays._replace(found=found.reshape(-1)), motion, wrench)
 
     def find(self, t: float) -> None:
         """Find lengths and tensions at a time (s), after `see_ends`, as compiled code does.

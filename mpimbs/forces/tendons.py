@@ -17,7 +17,15 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.exchange import swap
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.along_joints import NO_BOUNDED, NO_STOPS, Bounded, Stops, forces_of_bounded, forces_of_stops
+from mpimbs.sweep.along_joints import (
+    NO_BOUNDED,
+    NO_STOPS,
+    Bounded,
+    Stops,
+    force_of_bounded,
+    forces_of_bounded,
+    forces_of_stops,
+)
 
 
 class TendonArrays(NamedTuple):
@@ -104,6 +112,24 @@ def force_of_tendons(tendons):
 
 
 @kernel
+def resist_by_tendons(tendons, numbers, resistance):
+    """Add stiffness and damping [2 * n] against small changes of lengths, after `find_tendons`.
+
+    That of those within the ranges of their forces, and of stops that are pressed; `numbers` [m] are theirs among n.
+    """
+    law, stops = tendons.law, tendons.stops
+    for k in range(tendons.lengths.size):
+        if law.least[k] < force_of_bounded(law, k, tendons.lengths[k], tendons.rates[k]) < law.most[k]:
+            resistance[2 * numbers[k]] += law.stiffness[k]
+            resistance[2 * numbers[k] + 1] += law.damping[k]
+    for i in range(stops.speeds.size):
+        k = stops.speeds[i]
+        if tendons.lengths[k] > stops.upper[i] or tendons.lengths[k] < stops.lower[i]:
+            resistance[2 * numbers[k]] += stops.stiffness[i]
+            resistance[2 * numbers[k] + 1] += stops.damping[i]
+
+
+@kernel
 def pull_joints(tendons, u, tau):
     """Add the generalized forces of tendons on the joints here to `tau` [nu]; gives their power."""
     power = 0.0
@@ -182,14 +208,11 @@ class ActingTendons:
         force_of_tendons(self.arrays)
         pull_joints(self.arrays, np.zeros_like(tau), tau)  # whose power nobody asks for
 
-    def resistance(self) -> tuple[Floats, Floats]:
-        """Give stiffness and damping [m] of each against small changes, where it was found last."""
-        law, stops, lengths = self.arrays.law, self.arrays.stops, self.arrays.lengths
-        free, pressed = law.free(lengths, self.arrays.rates), stops.pressed(lengths)
-        stiffness, damping, at = free * law.stiffness, free * law.damping, stops.speeds
-        stiffness[at] += pressed * stops.stiffness
-        damping[at] += pressed * stops.damping
-        return stiffness, damping
+    def resistance(self) -> Floats:
+        """Give stiffness and damping [m, 2] of each against small changes, where it was found last."""
+        found = np.zeros((len(self.numbers), 2))
+        resist_by_tendons(self.arrays, np.arange(len(found)), found.reshape(-1))
+        return found
 
 
 def tendons_alone(subchain: Subchain) -> ActingTendons:

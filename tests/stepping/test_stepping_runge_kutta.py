@@ -190,7 +190,7 @@ def test_implicit_steps_in_compiled_code_are_those_by_stages(
     comm: MPI.Comm, monkeypatch: pytest.MonkeyPatch, stages: list[float], tension: str
 ) -> None:
     """With the same bits: of what joints have, with a function, of lines whose tension comes to matter, one cut, of a
-    tree, of one with a gear, a wrench and a torque over time, of loops, and with springs and a tendon between bodies."""
+    tree, of one with a gear, a wrench and a torque over time, of loops, and of one with springs and a tendon."""
     begun: list[int] = []
     saw = StageMatrix.saw
     monkeypatch.setattr(StageMatrix, "saw", lambda self, count: begun.append(count) or saw(self, count))

@@ -16,25 +16,12 @@ from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.errors import warn_caller
 from mpimbs.dynamics.between_ranks import forces_of_part, prescribe, see_motions, see_others
 from mpimbs.dynamics.divided import DividedSystem
-from mpimbs.forces.springs import (
-    DAMPING,
-    FOUND,
-    LAW,
-    NO_SPRINGS,
-    STIFFNESS,
-    TENSION,
-    TENSION_ONLY,
-    SpringArrays,
-    pull_bodies,
-    see_ends,
-    spring_tensions,
-)
-from mpimbs.forces.tendons import NO_TENDONS, TendonArrays, find_tendons
+from mpimbs.forces.springs import NO_SPRINGS, SpringArrays, pull_by_one, resist_by_springs, see_ends
+from mpimbs.forces.tendons import NO_TENDONS, TendonArrays, find_tendons, resist_by_tendons
 from mpimbs.kernels.calling import call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, read, schema, span
 from mpimbs.parallel.native import Channel, all_largest, all_summed, channel
-from mpimbs.sweep.along_joints import force_of_bounded
 from mpimbs.sweep.structure import BOUNDARY, Springs, Structure, Workspace
 
 SLIGHT = 0.3  # of the lighter body: springs that add less in a step are as well followed explicitly
@@ -63,7 +50,7 @@ class LengthsPlan(NamedTuple):
     motion: Floats  # [m * BOUNDARY], room, as are the following
     loads: Floats  # [m * 6]
     nothing: Floats
-    found: Floats  # [here * FOUND]
+    found: Floats  # of springs
     told: Floats  # [2 * (t + n)]: stiffness and damping of each
     heard: Floats
     kept: Integers  # [1], written: how many count
@@ -90,49 +77,12 @@ def _summed(p, own, sums):
 
 
 @kernel
-def _tell_tendons(p, q, u):
-    """Tell what tendons resist small changes of lengths by: those within the ranges of their forces, and stops."""
-    t = p.tendons
-    find_tendons(t, q, u)
-    for k in range(t.lengths.size):
-        at = 2 * p.of_tendons[k]
-        if t.law.least[k] < force_of_bounded(t.law, k, t.lengths[k], t.rates[k]) < t.law.most[k]:
-            p.told[at] += t.law.stiffness[k]
-            p.told[at + 1] += t.law.damping[k]
-    for i in range(t.stops.speeds.size):
-        k, at = t.stops.speeds[i], 2 * p.of_tendons[t.stops.speeds[i]]
-        if t.lengths[k] > t.stops.upper[i] or t.lengths[k] < t.stops.lower[i]:
-            p.told[at] += t.stops.stiffness[i]
-            p.told[at + 1] += t.stops.damping[i]
-
-
-@kernel
-def _tell_springs(p, q, u):
-    """Tell what springs resist by that this rank counts: none of slack ropes, and of functions."""
-    s = p.springs
-    see_motions(p.between, p.structure, p.work, q, u, p.motion)
-    see_ends(s, p.motion)
-    spring_tensions(0.0, s.ends, s.pairs, s.laws, p.found, s.directions)
-    for k in range(p.of_springs.size):
-        slack = s.laws[LAW * k + TENSION_ONLY] != 0.0 and p.found[FOUND * k + TENSION] <= 0.0
-        if p.follows_law[k] != 0 and not slack:
-            at = 2 * (p.count_of_tendons + p.of_springs[k])
-            p.told[at], p.told[at + 1] = s.laws[LAW * k + STIFFNESS], s.laws[LAW * k + DAMPING]
-
-
-@kernel
 def _pull(p, spring, q, row):
     """Write the forces on joints [nu] that a pull of 1 N in a spring needs for nothing to move; all ranks call."""
     wrench, none = p.work.wrench, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     for i in range(wrench.size):
         wrench[i] = 0.0
-    for i in range(p.springs.found.size):
-        p.found[i] = p.springs.found[i]
-    for k in range(p.of_springs.size):
-        p.springs.found[FOUND * k + TENSION] = 1.0 if p.of_springs[k] == spring else 0.0
-    pull_bodies(p.springs, p.motion, wrench)
-    for i in range(p.springs.found.size):
-        p.springs.found[i] = p.found[i]
+    pull_by_one(p.springs, p.of_springs, spring, p.motion, wrench)
     prescribe(p.structure, p.work, p.between, q, p.still, p.still, none, False, p.loads)
     given = p.still, False, p.loads, p.nothing, row
     forces_of_part(p.structure, p.joints, p.work, p.between, q, p.still, p.still, *given)
@@ -200,9 +150,13 @@ def take_lengths(plan, q, u, step, factors, solve):
     for i in range(p.told.size):
         p.told[i] = 0.0
     if p.count_of_tendons > 0:
-        _tell_tendons(p, q, u)
+        find_tendons(p.tendons, q, u)
+        resist_by_tendons(p.tendons, p.of_tendons, p.told)
     if p.lighter.size > 0:
-        _tell_springs(p, q, u)
+        see_motions(p.between, p.structure, p.work, q, u, p.motion)
+        see_ends(p.springs, p.motion)
+        of_springs = span(p.told, 2 * p.count_of_tendons, 2 * p.lighter.size)
+        resist_by_springs(p.springs, p.of_springs, p.follows_law, p.found, of_springs)
     if p.alone != 0:
         assign(p.heard, p.told)
     else:  # each is told of by who has it, the same by all
@@ -307,7 +261,7 @@ class Lengths:
                 motion=np.empty(m * BOUNDARY),
                 loads=np.empty(m * 6),
                 nothing=nothing,
-                found=np.empty(len(of_springs) * FOUND),
+                found=np.empty(0 if springs is None else springs.arrays.found.size),
                 told=np.zeros(2 * (t + len(lighter))),
                 heard=np.zeros(2 * (t + len(lighter))),
                 kept=np.zeros(1, np.int64),

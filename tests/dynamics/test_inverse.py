@@ -71,11 +71,11 @@ def test_ranks(comm: MPI.Comm, kind: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_trees(seed: int) -> None:
+def test_trees(comm: MPI.Comm, seed: int) -> None:
     system, q, u, udot = random_system(seed, 12, False, springs=True, wrenches=True)
     reference = dense.inverse_dynamics(system, q, u, udot, TIME)
-    tau = required(system, MPI.COMM_SELF, q, u, udot)
-    assert_close("generalized forces", tau, reference, "dense", scale=np.abs(reference).max())
+    tau = required(system, comm, q, u, udot)
+    assert_close("generalized forces", tau, reference, "dense", scale=np.abs(reference).max(), comm=comm)
 
 
 def test_a_function_that_fails(comm: MPI.Comm) -> None:

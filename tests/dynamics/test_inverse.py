@@ -28,7 +28,8 @@ def required(system: System, comm: MPI.Comm, q: Array, u: Array, udot: Array, **
     """The generalized forces of the whole system, from those of the ranks."""
     with closing(Dynamics(system, comm, **settings)) as dynamics:
         mine, ours = dynamics.gather_q.part, dynamics.gather_u.part
-        return np.concatenate(comm.allgather(dynamics.inverse_dynamics(q[mine], u[ours], udot[ours], TIME)))
+        whole = dynamics.gather_u(dynamics.inverse_dynamics(q[mine], u[ours], udot[ours], TIME))
+        return np.asarray(comm.bcast(whole))
 
 
 @pytest.mark.parametrize("types", [None, ["fixed", "universal", "planar"], ["spherical", "helical", "free"]])

@@ -17,10 +17,8 @@ from mpimbs.base.state_tree import made_again
 from mpimbs.dynamics.quantities import Quantity
 from mpimbs.dynamics.resources import ranks_on_node
 from mpimbs.files.checkpoint import Kept
-from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out, lay_out_segment
-from mpimbs.files.samples import Samples
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
@@ -236,22 +234,14 @@ class Run(Trajectory):
         result.energy_error, result.energy_change = balance.change, balance.relative
         if (witness := self._recorder.witness) is not None:
             result.witness = witness.seen.told()
-        store = self._recorder.store
-        if isinstance(store, Samples):
-            store.sync()
+        rows = self._totals.rows(self._recorder.count)
+        result.motion = self.files.motion(self._recorder.store, self._events.structures(), rows, self._selection)
         result.loops = self._totals.told_loops(segment)
         result.peaks = self._totals.peaks(self._recorder)
         result.events = self._events.happened
         result.restarts = self.files.restarts()
         result.sizes = tuned().told()
         result.solutions = self._totals.solutions(segment)
-        if self._comm.rank == 0:
-            path, rows = self.files.output, self._totals.rows(self._recorder.count)
-            if isinstance(store, Samples):
-                result.motion = Motion.in_memory(store, self._events.structures(), rows, self._selection)
-            else:
-                assert path is not None and self.files.run is not None
-                result.motion = Motion.in_file(path.absolute(), self.files.run, len(rows))
         if stepper is not None:
             result.time, result.steps, result.rejected = stepper.time, stepper.steps, stepper.rejected
             result.step_sizes = stepper.step_statistics()

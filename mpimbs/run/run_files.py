@@ -14,7 +14,9 @@ from mpimbs.base.errors import InterruptionError, SimulationError, by_all_ranks,
 from mpimbs.base.lock import Lock
 from mpimbs.base.places import check_new, check_writable
 from mpimbs.base.sizes import tuned
+from mpimbs.dynamics.selection import Selection
 from mpimbs.files.checkpoint import Kept, restart_call
+from mpimbs.files.motion import Motion
 from mpimbs.files.output import NOWHERE, PATIENCE, OutputError, OutputFile
 from mpimbs.files.output_layout import versions
 from mpimbs.files.sample_writer import SampleWriter
@@ -124,6 +126,21 @@ class RunFiles:
             check_writable(self.place, "checkpoints.path")
             self._lock = Lock(self.place, PATIENCE)
         return OutputFile.continued(path, kept.header["run"], rows)
+
+    def motion(
+        self,
+        store: Samples | SampleWriter,
+        structures: list[Callable[[int], Contents]],
+        rows: list[int],
+        selection: Selection,
+        *of_copies: Any,
+    ) -> Motion | None:
+        """Give what was kept, on rank 0: of each structure so many samples; see `Motion`. All ranks call."""
+        if isinstance(store, Samples):
+            store.sync()
+            return None if self._comm.rank else Motion.in_memory(store, structures, rows, selection, *of_copies)
+        assert self.output is not None and self.run is not None
+        return None if self._comm.rank else Motion.in_file(self.output.absolute(), self.run, len(rows), *of_copies)
 
     def header(self, systems: Sequence[Contents], settings: SimulationSettings) -> dict[str, Any]:
         """Give the header of the checkpoints of a run of these systems, as far as it is the same for all."""

@@ -25,10 +25,8 @@ from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.dynamics.side_by_side import SideBySide, why_apart
 from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
-from mpimbs.files.motion import Motion
 from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out
-from mpimbs.files.samples import Samples
 from mpimbs.kernels.lanes import native_width
 from mpimbs.parallel.agreement import Rounds, first_failure, first_on_node, together
 from mpimbs.partition.lanes import width_of
@@ -331,18 +329,10 @@ class EnsembleRun:
         result.restarts = self._files.restarts()
         if not self._settings.no_witness:
             result.witness = self._seen_by_all()
-        if isinstance(self._store, Samples):
-            self._store.sync()
-        if self._comm.rank == 0:
-            systems, table, path = members.systems, members.table, self._files.output
-            parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
-            named = members.names, parameters
-            if isinstance(self._store, Samples):
-                given = [lambda k: systems[k % len(systems)]], [self._count], self._selection
-                result.motion = Motion.in_memory(self._store, *given, *named)
-            else:
-                assert path is not None and self._files.run is not None
-                result.motion = Motion.in_file(path.absolute(), self._files.run, 1, *named)
+        systems, table = members.systems, members.table
+        parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
+        kept = [lambda k: systems[k % len(systems)]], [self._count], self._selection, members.names, parameters
+        result.motion = self._files.motion(self._store, *kept)
         return result
 
     def _seen_by_all(self) -> dict[str, Any]:

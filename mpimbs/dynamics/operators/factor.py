@@ -436,10 +436,10 @@ class HeavierJoints:
     @functools.cached_property
     def compiled(self) -> tuple[int, int, Integers]:
         """As of `LoadSweeps`."""
-        found = self.resting.evaluation.compiled
-        assert found is not None  # nothing acts, and `dcae` joins
-        self._table.set("evaluation", found[0])
-        self._table.set("rank", found[1].data)
+        found = self.resting.evaluation.unforced
+        assert found is not None  # as `dcae` joins
+        for name in ("evaluation", "rank"):
+            self._table.set(name, found[name])
         plan, room = self._table.data, np.empty(0)
         return address_of(take_rotors, plan), address_of(answer_at_rest, plan, room, room), plan
 

@@ -254,8 +254,8 @@ def note_lanes(comm: MPI.Comm, system: Contents, given: dict[str, Any], copies: 
     lanes, cuts = given.get("lanes"), given.get("cuts")
     if lanes in (None, 1) or comm.rank > 0:
         return
+    from mpimbs.partition.chain import width_of
     from mpimbs.partition.division import divide
-    from mpimbs.partition.lanes import width_of
 
     with contextlib.suppress(InputError):  # which `Dynamics` raises on all ranks
         width_of(lanes)

@@ -17,9 +17,20 @@ from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, read, schema
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.parallel.scan import Scan, scan, scanned
-from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, see_boundary
 from mpimbs.parts.entries import move
-from mpimbs.parts.open_bodies import HEAD, OWN, UNHELD, described, join_open_accelerations, join_open_reaches, none_open
+from mpimbs.parts.open_bodies import (
+    HEAD,
+    OWN,
+    UNHELD,
+    BoundaryPlan,
+    Scans,
+    boundary_plan,
+    described,
+    join_open_accelerations,
+    join_open_reaches,
+    none_open,
+    see_boundary,
+)
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.spatial.vectors import add3, add6, cross, dot3, multiply, rotate, rotate_back, sub3
 from mpimbs.sweep.handed import begin_handing, hand_to, handed_to, join_handed, nothing_handed

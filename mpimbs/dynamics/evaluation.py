@@ -33,8 +33,8 @@ from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table, addresses_of
 from mpimbs.parallel.scan import Scan
-from mpimbs.parts.boundary import Scans
 from mpimbs.parts.intervals import Intervals
+from mpimbs.parts.open_bodies import Scans
 from mpimbs.parts.part import Part
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.structure import BOUNDARY, TURNING

@@ -16,9 +16,16 @@ from mpimbs.kernels.tuples import load9
 from mpimbs.loops.apart import numbers_at
 from mpimbs.loops.loops import Loops
 from mpimbs.parallel.exchange import Exchange, swap
-from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, hold_inboard, see_boundary, take_boundary
 from mpimbs.parts.intervals import Intervals
-from mpimbs.parts.open_bodies import join_open_motions
+from mpimbs.parts.open_bodies import (
+    BoundaryPlan,
+    Scans,
+    boundary_plan,
+    hold_inboard,
+    join_open_motions,
+    see_boundary,
+    take_boundary,
+)
 from mpimbs.spatial.vectors import multiply, rotate
 from mpimbs.sweep.structure import BOUNDARY, Structure, Workspace
 

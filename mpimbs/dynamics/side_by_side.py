@@ -34,12 +34,11 @@ from mpimbs.parts.scales import scales_of
 from mpimbs.parts.side_by_side import side_by_side
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.tiles import ALONE, Kinds, Placed, Tiles
-from mpimbs.parts.totals import TOTALS_OF_COPIES
+from mpimbs.parts.totals import TOTALS, TOTALS_OF_COPIES
 from mpimbs.sweep.build import Build
 from mpimbs.sweep.grip import Grip
 from mpimbs.sweep.motion import make_quaternions_unit
 from mpimbs.sweep.structure import Structure
-from mpimbs.sweep.totals import TOTALS
 
 
 class CopiesPlan(NamedTuple):

@@ -48,8 +48,8 @@ from mpimbs.forces.wrenches import ActingWrenches, WrenchArrays, set_wrenches, t
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, size_of, table_at
 from mpimbs.kernels.tuples import load3
-from mpimbs.parts.boundary import BoundaryPlan, Scans, boundary_plan, see_boundary
 from mpimbs.parts.entries import move
+from mpimbs.parts.open_bodies import BoundaryPlan, Scans, boundary_plan, see_boundary
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.sweep.added import add_fluid_loads
 from mpimbs.sweep.along_joints import Bounded, force_of_bounded

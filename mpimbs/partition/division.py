@@ -13,9 +13,16 @@ from mpimbs.model.order.order import Order
 from mpimbs.model.resistance import Resistance, check_resistance, thin_bodies
 from mpimbs.model.summary import validate
 from mpimbs.partition.balance import balance
-from mpimbs.partition.chain import BodyCosts, split_chain, terminal_ratio, tip_ratio_of
+from mpimbs.partition.chain import (
+    BodyCosts,
+    chosen_width,
+    cut_chain,
+    split_chain,
+    terminal_ratio,
+    tip_ratio_of,
+    width_of,
+)
 from mpimbs.partition.intervals import cut_tree
-from mpimbs.partition.lanes import chosen_width, cut_chain, width_of
 from mpimbs.partition.schedule import Schedule
 
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from mpimbs.base.arrays import Floats, Integers
 from mpimbs.base.sizes import tuned
 from mpimbs.kernels.lanes import WIDTHS, native_width
-from mpimbs.partition.chain import body_costs
-from mpimbs.partition.lanes import FIXED_PATTERN, cut_tiles, longest_lanes
+from mpimbs.partition.chain import FIXED_PATTERN, body_costs, cut_tiles, longest_lanes
 from mpimbs.partition.shapes import Subtrees, Words, closed_subtrees, mixed, places_of, shapes
 from mpimbs.parts.lane_subtrees import Chosen, Group, Stretch
 from mpimbs.parts.looped_tiles import LoopedTile

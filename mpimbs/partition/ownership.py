@@ -17,10 +17,10 @@ from mpimbs.kernels.lanes import native_width
 from mpimbs.loops.loop_joints import GEARED
 from mpimbs.loops.loop_table import AT_WORLD, ELSEWHERE, LoopTable, loops_of
 from mpimbs.model.contents import Contents
+from mpimbs.partition.chain import cut_chain
 from mpimbs.partition.division import Division
 from mpimbs.partition.intervals import NOTHING_OUTSIDE, open_handles, outside_of
 from mpimbs.partition.lane_subtrees import choose_lane_subtrees
-from mpimbs.partition.lanes import cut_chain
 from mpimbs.partition.shapes import Hashes, Words, closed_subtrees, mixed, places_of, shapes
 from mpimbs.parts.bodies.absolute import AbsoluteBodies
 from mpimbs.parts.bodies.dca_bodies import DcaBodies

@@ -68,7 +68,7 @@ class Subchain:
     first, last : int
         The bodies to own; all by default. A part of a system must be a piece of a chain.
     tiles : list of Tile, optional
-        How they are swept, as `partition.lanes.cut_tiles` gives it; as one piece by default.
+        How they are swept, as `partition.chain.cut_tiles` gives it; as one piece by default.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from mpimbs.coupling import LoadSolver
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import native_width
 from mpimbs.model import System, system_from
-from mpimbs.partition.lanes import cut_chain
+from mpimbs.partition.chain import cut_chain
 from oracles import dense
 from oracles.dense import Array
 from oracles.random_systems import ALL

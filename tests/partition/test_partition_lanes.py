@@ -14,7 +14,7 @@ from mpimbs.base.sizes import PACKAGE
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import WIDTHS
 from mpimbs.model import Joint, System, system_from
-from mpimbs.partition.lanes import chosen_width, cut_chain, cut_tiles
+from mpimbs.partition.chain import chosen_width, cut_chain, cut_tiles
 from mpimbs.parts.tiles import Tile
 from oracles.random_systems import SETTINGS
 from tolerances import assert_close

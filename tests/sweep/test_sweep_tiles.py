@@ -14,7 +14,7 @@ from mpimbs.base.sizes import PACKAGE
 from mpimbs.dynamics import Dynamics
 from mpimbs.kernels.lanes import WIDTHS, native_width
 from mpimbs.model import System
-from mpimbs.partition.lanes import cut_tiles
+from mpimbs.partition.chain import cut_tiles
 from mpimbs.parts.subchain import AT_REST, Subchain
 from mpimbs.parts.subchains import Subchains
 from mpimbs.parts.tiles import KEEP_ALL, KEEP_NOTHING, KEEP_PIVOTS, Tile

@@ -29,7 +29,7 @@ from mpimbs.model.variants import resting
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
 from mpimbs.parallel.native import free_tags, own_tags
-from mpimbs.partition.lanes import chosen_width, cut_chain
+from mpimbs.partition.chain import chosen_width, cut_chain
 from mpimbs.parts.factored import FactoredTiles, factor_sweep, loads_inward, loads_outward
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.subchains import Subchains

@@ -24,8 +24,8 @@ from mpimbs.kernels.memory import Table, assign, borrowed, read, schema, span
 from mpimbs.kernels.tuples import load3, load6, load9, store_numbers
 from mpimbs.kernels.widths import by_width
 from mpimbs.parallel.scan import Scan, scan, scanned
+from mpimbs.partition.chain import chosen_width, cut_chain
 from mpimbs.partition.lane_subtrees import choose_lane_subtrees
-from mpimbs.partition.lanes import chosen_width, cut_chain
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.inverse_passes import TreePlan, hold, need, pass_to, tree_needs
 from mpimbs.parts.lane_subtrees import LaneSubtrees
@@ -64,7 +64,7 @@ class PiecePlan(NamedTuple):
     loads: Floats  # [m * 6], room
 
 
-INVERSE, PIECE = schema(InversePlan), schema(PiecePlan)
+INVERSE, _PIECE = schema(InversePlan), schema(PiecePlan)
 
 
 @kernel(inline=True)
@@ -131,7 +131,7 @@ def _needed_by_piece(zero, plan, q, u, udot, forces, tau, acting):
     p = read(plan, INVERSE)
     if not _are_sized(p, q, u, udot, forces, tau):
         return False
-    t = read(p.part, PIECE)
+    t = read(p.part, _PIECE)
     see_others(t.between, t.structure, t.work, q, u)
     root = scale6(float(acting), load6(0.0, p.root, 0))
     prescribe(t.structure, t.work, t.between, q, u, udot, root, acting == 0, t.loads)

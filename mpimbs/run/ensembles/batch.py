@@ -21,7 +21,7 @@ from mpimbs.kernels.lanes import native_width
 from mpimbs.model import ModelLike, contents_from
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import alike, communicator, first_on_node, read_once, together
-from mpimbs.partition.lanes import width_of
+from mpimbs.partition.chain import width_of
 
 if TYPE_CHECKING:
     from mpimbs.run.result import EnsembleResult

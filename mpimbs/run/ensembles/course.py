@@ -29,7 +29,7 @@ from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out
 from mpimbs.kernels.lanes import native_width
 from mpimbs.parallel.agreement import Rounds, first_failure, first_on_node, together
-from mpimbs.partition.lanes import width_of
+from mpimbs.partition.chain import width_of
 from mpimbs.run.ensembles.in_lanes import CopiesInLanes
 from mpimbs.run.ensembles.in_turn import RUNS, CopiesInTurn, CopiesMemory, numbers_told
 from mpimbs.run.keeper import CHECKPOINT, STOP, Keeper, Signals

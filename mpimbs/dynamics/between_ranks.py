@@ -274,9 +274,10 @@ class BetweenRanks:
         self._subchain, self._scans, outside = subchain, list[Scan](), subchain.outside
         inboard, alone = np.ascontiguousarray(subchain.inboard), motions is None or comm.size == 1
         self._boundary = np.tile(AT_REST, (len(inboard), 1))
-        path, reach = subchain.path_out(subchain.made)
         value, handed, plans = _NONE, _NONE, [np.zeros(0, np.int64)] * 2
+        path = reach = plans[0]
         if not alone:
+            path, reach = subchain.path_out(subchain.made)
             most = comm.allreduce(max(subchain.most_open, len(inboard)), MPI.MAX) + 1
             value, handed = described(outside, subchain.last, UNHELD), nothing_handed(most, _HANDED)
             before = none_open(subchain.first, outside.most, UNHELD)

@@ -248,6 +248,8 @@ class Subchain:
         """Steps of what was made ready from an inboard body to the last of `outer`; how many of them carry each [h]."""
         if not len(self.outer):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self.system.is_chain and made is self.made:
+            return made.structure.path, np.array([len(made.structure.path)])
         parent, first = self.columns.parent, self.first
         bodies = [int(self.outer[-1])]
         while (above := int(parent[bodies[-1] - first])) >= first:

@@ -25,10 +25,10 @@ from mpimbs.parts.open_bodies import (
     BoundaryPlan,
     Scans,
     boundary_plan,
-    described,
     join_open_accelerations,
     join_open_reaches,
     none_open,
+    open_value,
     see_boundary,
 )
 from mpimbs.parts.subchain import AT_REST, Subchain
@@ -279,7 +279,7 @@ class BetweenRanks:
         if not alone:
             path, reach = subchain.path_out(subchain.made)
             most = comm.allreduce(max(subchain.most_open, len(inboard)), MPI.MAX) + 1
-            value, handed = described(outside, subchain.last, UNHELD), nothing_handed(most, _HANDED)
+            value, handed = open_value(outside, subchain.last, UNHELD), nothing_handed(most, _HANDED)
             before = none_open(subchain.first, outside.most, UNHELD)
             self._scans = [Scan(comm, before), Scan(comm, handed.copy(), backward=True)]
             plans = [each.plan for each in self._scans]

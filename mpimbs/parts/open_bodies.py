@@ -46,7 +46,7 @@ def none_open(first: int, most: int, numbers: int) -> Floats:
     return value
 
 
-def described(outside: Outside, last: int, numbers: int) -> Floats:
+def open_value(outside: Outside, last: int, numbers: int) -> Floats:
     """Value of the bodies before `last` that hang on those outside, but for the turns or motions of the open ones."""
     value = none_open(last, outside.most, numbers)
     value[[NUMBER, OUTSIDE]] = len(outside.open), outside.inboard[0]

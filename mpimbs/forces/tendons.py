@@ -22,9 +22,9 @@ from mpimbs.sweep.along_joints import (
     NO_STOPS,
     Bounded,
     Stops,
-    force_of_bounded,
     forces_of_bounded,
     forces_of_stops,
+    resist_along,
 )
 
 
@@ -112,21 +112,11 @@ def force_of_tendons(tendons):
 
 
 @kernel
-def resist_by_tendons(tendons, numbers, resistance):
-    """Add stiffness and damping [2 * n] against small changes of lengths, after `find_tendons`.
-
-    That of those within the ranges of their forces, and of stops that are pressed; `numbers` [m] are theirs among n.
-    """
-    law, stops = tendons.law, tendons.stops
-    for k in range(tendons.lengths.size):
-        if law.least[k] < force_of_bounded(law, k, tendons.lengths[k], tendons.rates[k]) < law.most[k]:
-            resistance[2 * numbers[k]] += law.stiffness[k]
-            resistance[2 * numbers[k] + 1] += law.damping[k]
-    for i in range(stops.speeds.size):
-        k = stops.speeds[i]
-        if tendons.lengths[k] > stops.upper[i] or tendons.lengths[k] < stops.lower[i]:
-            resistance[2 * numbers[k]] += stops.stiffness[i]
-            resistance[2 * numbers[k] + 1] += stops.damping[i]
+def resist_by_tendons(tendons, stiffness, damping):
+    """Write stiffness and damping [m] of each against small changes of its length, after `find_tendons`."""
+    for k in range(stiffness.size):
+        stiffness[k] = damping[k] = 0.0
+    resist_along(tendons.stops, tendons.law, tendons.lengths, tendons.rates, stiffness, damping)
 
 
 @kernel
@@ -209,9 +199,9 @@ class ActingTendons:
         pull_joints(self.arrays, np.zeros_like(tau), tau)  # whose power nobody asks for
 
     def resistance(self) -> Floats:
-        """Give stiffness and damping [m, 2] of each against small changes, where it was found last."""
-        found = np.zeros((len(self.numbers), 2))
-        resist_by_tendons(self.arrays, np.arange(len(found)), found.reshape(-1))
+        """Give stiffness and damping [2, m] of each against small changes, where it was found last."""
+        found = np.empty((2, len(self.numbers)))
+        resist_by_tendons(self.arrays, found[0], found[1])
         return found
 
 

@@ -15,7 +15,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.parts.interval_passes import IntervalPlan
 from mpimbs.parts.lane_subtrees import Chosen, LaneSubtrees, elsewhere
 from mpimbs.parts.looped_tiles import LoopedLanes, LoopedTileLoops
-from mpimbs.parts.open_bodies import HEAD, none_open, open_value
+from mpimbs.parts.open_bodies import HEAD, OWN, none_open, open_value
 from mpimbs.parts.part import PartOfOne, Taken
 from mpimbs.parts.subchain import AT_REST, BoundaryLayout, Outside, Subchain
 from mpimbs.spatial.rows import ROW
@@ -45,7 +45,7 @@ class IntervalSubchain(Subchain):
     def boundary_layout(self) -> BoundaryLayout:
         """Give where compiled code writes and reads motions of a scan over ranks."""
         before = np.array(self.outside.before, np.int64)
-        return BoundaryLayout(open_value(self.outside, self.last, BOUNDARY), HEAD + 2, 2 + BOUNDARY, before)
+        return BoundaryLayout(open_value(self.outside, self.last, BOUNDARY), HEAD + OWN, OWN + BOUNDARY, before)
 
     def boundary_motion(self, q: Floats, u: Floats) -> Floats:
         """Give the motions of the open bodies while the bodies inboard are held, for a scan."""

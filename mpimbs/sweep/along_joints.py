@@ -232,6 +232,21 @@ def force_of_bounded(bounded, i, x, rate):
 
 
 @kernel
+def resist_along(stops, bounded, q, u, stiffness, damping):
+    """Add stiffness and damping [nu] along the speeds: of stops that are pressed, of what is within its range."""
+    for i in range(stops.speeds.size):
+        d, x = stops.speeds[i], q[stops.places[i]]
+        if x > stops.upper[i] or x < stops.lower[i]:
+            stiffness[d] += stops.stiffness[i]
+            damping[d] += stops.damping[i]
+    for i in range(bounded.speeds.size):
+        d = bounded.speeds[i]
+        if bounded.least[i] < force_of_bounded(bounded, i, q[bounded.places[i]], u[d]) < bounded.most[i]:
+            stiffness[d] += bounded.stiffness[i]
+            damping[d] += bounded.damping[i]
+
+
+@kernel
 def forces_of_bounded(bounded, q, u, found):
     """Write the generalized force [m] (N m, N) of each."""
     write_forces(bounded, q, u, found, force_of_bounded)

@@ -160,7 +160,7 @@ class ImplicitMatrix:
             if len(added):
                 own[:] = added[made.structure.steps[made.body_step, BODY]]
         self._q, structure, nu = heavier.q, self._subchain.structure, self._subchain.nu
-        self._tau, self._z, self._acts = np.empty(nu), np.empty(nu), np.zeros(2, np.int64)
+        self._acts = np.zeros(2, np.int64)
         # of bodies: what compiled stages find, by names of `StagePlan`
         self._resisting = {"stiffness_of_bodies": np.zeros(0), "damping_of_bodies": np.zeros(0)}
         factor, solve, swept_by = heavier.compiled
@@ -168,8 +168,8 @@ class ImplicitMatrix:
             structure=structure, q=self._q, by_speed=np.zeros(nu), by_place=np.zeros(nu),
             plain=int(not (structure.steps[:, TURN] == 4).any()), step=np.full(1, np.nan), stiffness=columns.stiffness,
             damping=columns.damping, rotors=heavier.rotors, armature=heavier.armature, stops=Stops.of(columns),
-            bounded=divided.external.bounded, tau=self._tau, z=self._z, factor=factor, solve=solve, factors=swept_by,
-            needed=0, pulls=NO_BODIES, drags=NO_BODIES, acts=self._acts, still=self._still,
+            bounded=divided.external.bounded, tau=np.empty(nu), z=np.empty(nu),
+            factor=factor, solve=solve, factors=swept_by, needed=0, pulls=NO_BODIES, drags=NO_BODIES, acts=self._acts, still=self._still,
             along=np.empty(nu), pushing=np.empty(nu), bodies=rows, of_pulls=NO_ROWS, of_drags=NO_ROWS,
             own=own.reshape(-1), tension=NO_BODIES, resistance=NO_BODIES, **self._resisting,
             lengths=NO_BODIES if self._lengths is None else self._lengths.plan,

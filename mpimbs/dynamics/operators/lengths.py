@@ -51,6 +51,7 @@ class LengthsPlan(NamedTuple):
     loads: Floats  # [m * 6]
     nothing: Floats
     found: Floats  # of springs
+    resisting: Floats  # [2 * here]: of tendons
     told: Floats  # [2 * (t + n)]: stiffness and damping of each
     heard: Floats
     kept: Integers  # [1], written: how many count
@@ -151,7 +152,11 @@ def take_lengths(plan, q, u, step, factors, solve):
         p.told[i] = 0.0
     if p.count_of_tendons > 0:
         find_tendons(p.tendons, q, u)
-        resist_by_tendons(p.tendons, p.of_tendons, p.told)
+        m = p.of_tendons.size
+        stiffness, damping = span(p.resisting, 0, m), span(p.resisting, m, m)
+        resist_by_tendons(p.tendons, stiffness, damping)
+        for k in range(m):
+            p.told[2 * p.of_tendons[k]], p.told[2 * p.of_tendons[k] + 1] = stiffness[k], damping[k]
     if p.lighter.size > 0:
         see_motions(p.between, p.structure, p.work, q, u, p.motion)
         see_ends(p.springs, p.motion)
@@ -262,6 +267,7 @@ class Lengths:
                 loads=np.empty(m * 6),
                 nothing=nothing,
                 found=np.empty(0 if springs is None else springs.arrays.found.size),
+                resisting=np.empty(2 * len(of_tendons)),
                 told=np.zeros(2 * (t + len(lighter))),
                 heard=np.zeros(2 * (t + len(lighter))),
                 kept=np.zeros(1, np.int64),

@@ -16,7 +16,7 @@ from mpimbs.kernels.memory import Rows, assign, borrowed, read, schema, span
 from mpimbs.loops.apart import add_what_loops_do
 from mpimbs.parts.entries import joint_loads, loads_of_bodies
 from mpimbs.sweep.added import put_added, straightened
-from mpimbs.sweep.along_joints import Bounded, Stops, force_of_bounded
+from mpimbs.sweep.along_joints import Bounded, Stops, resist_along
 from mpimbs.sweep.grip import holding
 from mpimbs.sweep.motion import coordinate_rates, speeds_of_rates
 from mpimbs.sweep.structure import TURNING, Springs, Structure, Workspace
@@ -101,12 +101,6 @@ class StagePlan(NamedTuple):
 STAGE, TENSION, LOADS = schema(StagePlan), schema(TensionPlan), schema(LoadsPlan)
 
 
-@kernel(inline=True)
-def _resist(s, d, stiffness, damping):
-    s.by_place[d] += stiffness
-    s.by_speed[d] += damping
-
-
 @kernel
 def take_joints(plan, q, u, step, grip, anchors):
     """Take the resistance of joints in a state, for a step h (s), and how heavy they are by it.
@@ -119,19 +113,13 @@ def take_joints(plan, q, u, step, grip, anchors):
     assign(s.q, q)
     assign(s.by_place, s.stiffness)
     assign(s.by_speed, s.damping)
-    for i in range(s.stops.speeds.size):
-        x = q[s.stops.places[i]]
-        if x > s.stops.upper[i] or x < s.stops.lower[i]:
-            _resist(s, s.stops.speeds[i], s.stops.stiffness[i], s.stops.damping[i])
-    for i in range(s.bounded.speeds.size):
-        d = s.bounded.speeds[i]
-        if s.bounded.least[i] < force_of_bounded(s.bounded, i, q[s.bounded.places[i]], u[d]) < s.bounded.most[i]:
-            _resist(s, d, s.bounded.stiffness[i], s.bounded.damping[i])
+    resist_along(s.stops, s.bounded, q, u, s.by_place, s.by_speed)
     for i in range(grip.speeds.size):
         d = grip.speeds[i]
         anchor = grip.anchors[anchors * grip.speeds.size + i]
         stiffness, damping = holding(grip, i, anchor, q[grip.places[i]], u[d])
-        _resist(s, d, stiffness, damping)
+        s.by_place[d] += stiffness
+        s.by_speed[d] += damping
     for d in range(s.by_place.size):
         s.by_place[d] *= -step
         s.by_speed[d] = step * (s.by_place[d] - s.by_speed[d])

@@ -234,7 +234,7 @@ class Stiffness:
         tendons = tendons_alone(self._part)
         tendons.find(self._q, np.zeros_like(forces))
         tendons.add(0.0, forces)
-        held = tendons.resistance()[:, 0]
+        held = tendons.resistance()[0]
         over = tendons.arrays
         along = csr_array((over.ratios, (over.of, over.speeds)), shape=(len(held), len(forces)))
         return [csr_array(along.T @ along.multiply(held[:, None]))]

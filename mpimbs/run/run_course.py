@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -22,11 +23,10 @@ from mpimbs.files.output_layout import lay_out, lay_out_segment
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.agreement import together
-from mpimbs.run.keeper import Keeper, Signals
+from mpimbs.run.course import Course, Wanted
 from mpimbs.run.recorder import Store
 from mpimbs.run.result import Result, beyond_limits
 from mpimbs.run.run_events import EventsState
-from mpimbs.run.run_files import RunFiles
 from mpimbs.run.run_memory import RunMemory, RunState, RunTotals
 from mpimbs.run.state import State, check_system
 from mpimbs.run.trajectory import Known, Trajectory
@@ -34,48 +34,28 @@ from mpimbs.stepping.integrator import Integrator
 from mpimbs.stepping.integrators import check_petsc_options
 from mpimbs.stepping.march import TOGETHER
 from mpimbs.stepping.schemes import STIFF, renamed_told
-from mpimbs.stepping.settings import Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import SimulationSettings
 
 BETWEEN, AHEAD = 100, 10_000  # steps between samples, and to the end, from which on it is worth to say what limits them
 
 
-class Run(Trajectory):
+class Run(Trajectory, Course[Result]):
     """One simulation, from its beginning or from a checkpoint; all ranks make it together and call.
 
     Parameters
     ----------
-    settings, state
+    system, state
         See `Trajectory`.
-    path : Path or None
-        Of the output.
-    kept : Kept, optional
-        Go on from this.
     """
 
-    def __init__(
-        self,
-        system: Contents,
-        settings: SimulationSettings,
-        comm: MPI.Comm,
-        path: Path | None,
-        checkpoints: Checkpoints | None,
-        signals: Signals,
-        kept: Kept | None = None,
-        state: State | None = None,
-    ) -> None:
+    def __init__(self, system: Contents, comm: MPI.Comm, wanted: Wanted, state: State | None) -> None:
         here = ranks_on_node(comm)
         together(comm, lambda: check_system(system, comm.size, here))
-        self._kept = kept
-        self.outcome: Result | None = None  # of a run that has ended
+        kept = wanted.kept
         self._told_stiff = False
         self._asked_of: tuple[ExternalLoads | None, bool] = (None, False)  # and whether any rank's asks Python
-        super().__init__(system, settings, comm, None if kept is None else _known(kept), state)
-        self.files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
-        self._changed()
-        with self.files.setting_up():
-            self._set_up()
-            files, going_on = self.files, lambda: self._memory.going_on()  # which events make anew
-            self._keeper = Keeper(comm, files.checkpoints, files.place, signals, self._save_in_step, going_on)
+        super().__init__(system, wanted.settings, comm, None if kept is None else _known(kept), state)
+        self._begin_files(comm, wanted, self._set_up)
 
     def _check(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""
@@ -84,7 +64,7 @@ class Run(Trajectory):
         super()._check()
         if comm.rank != 0:
             return
-        if self._kept is None and (told := renamed_told(settings.integrator)):
+        if self._known is None and (told := renamed_told(settings.integrator)):
             print(told, file=sys.stderr, flush=True)
         if replaced:
             told = f"mpimbs: note: PETSC_OPTIONS replace the integrator {settings.integrator} by {replaced}"
@@ -98,7 +78,7 @@ class Run(Trajectory):
             "solver": None if self._solver is None else self._solver.data(),
         }  # fmt: skip
         given = self._events.system, told, self._table, settings.extremes, self._separated
-        count = 0 if self._kept is None else self._kept.header["count"]
+        count = 0 if self.files.kept is None else self.files.kept.header["count"]
         return self.files.open(
             lambda path: OutputFile(path, lambda file: lay_out(file, *given), settings.force),
             widths,
@@ -116,7 +96,7 @@ class Run(Trajectory):
             number = len(self._totals.begins) - 1
             file.begin_segment(number, lambda group: lay_out_segment(group, *given, *more))
 
-        return self._recorder.store.next(widths, self._table.shapes, begin)
+        return self.files.next(widths, self._table.shapes, begin)
 
     def _beyond_limits(self, result: Result) -> str:
         """See `result.beyond_limits`; all ranks call."""
@@ -126,6 +106,11 @@ class Run(Trajectory):
         with contextlib.suppress(InputError):  # of an output that is gone
             told = "" if result.motion is None else beyond_limits(joints, result.motion)
         return str(self._comm.bcast(told))
+
+    @cached_property
+    def _memory(self) -> RunMemory:
+        """Of the system as it is now."""
+        return RunMemory(self._events.system, self.dynamics, self._segment.settings, self.files)
 
     def _recall(self) -> RunState:
         return self._memory.recall()
@@ -140,20 +125,26 @@ class Run(Trajectory):
         self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
 
     def _changed(self) -> None:
-        self._memory = RunMemory(self._events.system, self.dynamics, self._segment.settings, self.files)
-        if self._stepper is not None:
-            self._keeper.seconds = 0.0
+        del self._memory
+        self._keeper.seconds = 0.0
 
     @property
     def _saving(self) -> float:
         return self._keeper.seconds
 
+    @property
+    def time(self) -> float:
+        """Time reached (s)."""
+        return 0.0 if self.starting else self.stepper.time
+
+    @property
+    def _unchanging(self) -> dict[str, Any]:
+        return self._memory.unchanging
+
     def begin(self) -> None:
         """Take the first sample, or go on where the checkpoint has it; all ranks call."""
-        try:
+        with self._ending():
             super().begin()
-        except SimulationError as stopped:
-            self.end(stopped)
         self._keeper.begin(self.stepper.steps)
 
     def quantity(self, quantity: Quantity) -> Floats:
@@ -210,21 +201,14 @@ class Run(Trajectory):
     def advance(self, t: float) -> None:
         """Simulate to a time (s), at the most to the end; all ranks call. Errors, as those of `simulate`, end it."""
         goal, stepper = (1.0 - TOGETHER) * t, self.stepper
-        try:
+        with self._ending():
             while stepper.time < goal and not self.ended:
                 stepper = self.step_towards(t)
-        except SimulationError as stopped:
-            self.end(stopped)
 
     def step(self, several: bool = False) -> None:
-        """Take one step, not beyond an event or the end, or several with nothing to do between them; all ranks call.
-
-        Of an integrator that knows no states between the ends of its steps, not beyond a sample.
-        """
-        try:
+        """As of `Course`."""
+        with self._ending():
             self.step_towards(np.inf, several)
-        except SimulationError as stopped:
-            self.end(stopped)
 
     def result(self, status: str) -> Result:
         """Give what is known of the run so far; all ranks call."""
@@ -235,7 +219,7 @@ class Run(Trajectory):
         if (witness := self._recorder.witness) is not None:
             result.witness = witness.seen.told()
         rows = self._totals.rows(self._recorder.count)
-        result.motion = self.files.motion(self._recorder.store, self._events.structures(), rows, self._selection)
+        result.motion = self.files.motion(self._events.structures(), rows, self._selection)
         result.loops = self._totals.told_loops(segment)
         result.peaks = self._totals.peaks(self._recorder)
         result.events = self._events.happened
@@ -248,32 +232,18 @@ class Run(Trajectory):
         result.seconds = self._spent()
         return result
 
-    def end(self, error: SimulationError | None = None, status: str = "complete") -> Result:
-        """End the run, with what it writes; all ranks call. Raises what broke it, or what breaks now."""
-        try:
-            if error is None:
-                self._recorder.finish()
-        except SimulationError as stopped:
-            error = stopped
-        self.outcome = result = self.result(status if error is None else f"stopped: {error}")
-        if self._stepper is not None:
-            self._stepper.close()
+    def _finish(self) -> None:
+        self._recorder.finish()
 
-        def extremes() -> None:
-            result.extremes = self._recorder.keep_extremes()
+    def _keep_last(self, result: Result) -> None:
+        result.extremes = self._recorder.keep_extremes()
 
-        error = self.files.end(self._recorder.store, result, error, self._keeper.hint, extremes)
+    def _close(self, result: Result) -> None:
         result.limits = self._beyond_limits(result)
-        self._segment.dynamics.close()
-        if error is not None:
-            raise error
-        return result
+        self.close()
 
     def stiff(self) -> str:
-        """Say once, of a run that is to take many more steps than samples, that stability keeps them so small.
-
-        Empty where there is nothing to say. All ranks call, with the same result.
-        """
+        """Say once, of a run that is to take many more steps than samples, that stability keeps them so small."""
         stepper, every, end = self.stepper, self._times.every, self._times.t_end
         many = min(every, end) > BETWEEN * stepper.step_size and end - stepper.time > AHEAD * stepper.step_size
         if self._told_stiff or not many or not stepper.sizes.near_stable:
@@ -285,9 +255,8 @@ class Run(Trajectory):
             f"'{body}'): implicit steps may be far longer (integrator {STIFF})"
         )
 
-    def _save_in_step(self) -> str | None:
-        """Write a checkpoint within `go_on`: what functions of Python's have given meanwhile is what acted last."""
-        self.dynamics.divided.external.keep()
+    def _save(self) -> str | None:
+        self.dynamics.divided.external.keep()  # within `go_on`: what Python gave meanwhile is what acted last
         return self.save()
 
     def save(self) -> str | None:

@@ -11,13 +11,13 @@ from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.coupling.base import CouplingState
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.quantities import OF_JOINTS
-from mpimbs.files.checkpoint import read_vectors, write_checkpoint
+from mpimbs.files.checkpoint import read_vectors
 from mpimbs.model import system_text
 from mpimbs.model.contents import Contents
 from mpimbs.parallel.reorder import Reorder
+from mpimbs.run.course import RunFiles
 from mpimbs.run.recorder import Recorder, RecorderState
 from mpimbs.run.run_events import EventsState
-from mpimbs.run.run_files import RunFiles
 from mpimbs.run.structure_change import RunSegment
 from mpimbs.stepping.projection import KINDS, ProjectionState
 from mpimbs.stepping.settings import SimulationSettings
@@ -117,14 +117,12 @@ class RunMemory:
     def write(self, state: RunState) -> str | None:
         """Write a checkpoint of a state, beside what its coupling leaves; gives the reason why not. All ranks call."""
         files, dynamics = self._files, self._dynamics
-        assert files.place is not None
         if (iterative := dynamics.divided.coupling.iterative) is not None:
             state.coupling = iterative.state()
         state.given = dynamics.divided.external.kept
         plain, arrays = taken_apart(state)
         vectors = {path: part if path.startswith(_OWN) else self._order(path)(part) for path, part in arrays.items()}
-        header = self._unchanging | {"time": state.steps.time, "count": state.recorder.count, "state": plain}
-        return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, dynamics.comm)
+        return files.write(self.unchanging, state.steps.time, state.recorder.count, plain, vectors)
 
     def recall(self) -> RunState:
         """Give this rank's part of the state of the checkpoint; what the coupling has left is given back to it."""
@@ -157,12 +155,8 @@ class RunMemory:
         like = name.partition("_")[0]
         return self._dynamics.divided.model_order[like if like in OF_JOINTS else "body"]
 
-    def going_on(self) -> str:
-        """How the run is continued, for a message."""
-        return self._files.going_on(self._unchanging)
-
     @cached_property
-    def _unchanging(self) -> dict[str, Any]:
+    def unchanging(self) -> dict[str, Any]:
         """The part of a checkpoint's header that is the same for all."""
         system = self._system
         told = {"model": system_text(system, functions=True), "base": system.loads.before_modules}

@@ -28,8 +28,8 @@ from mpimbs.model import ModelLike
 from mpimbs.model.contents import Contents
 from mpimbs.model.text.table import suggest
 from mpimbs.parallel.agreement import alike, communicator, on_root, same_system, together, warn_unguarded
+from mpimbs.run.course import Wanted
 from mpimbs.run.keeper import Signals
-from mpimbs.run.progress import Progress
 from mpimbs.run.result import Result
 from mpimbs.run.run_course import Run
 from mpimbs.run.state import MOVING, State, checked_state, last_state, read_state, state_given
@@ -98,7 +98,7 @@ class Simulation:
         whole, (found, begin) = same_system(world, system, asked)
         warn_unguarded(world)
         path = None if output is None else together(world, lambda: absolute_path(output))
-        self._start(world, whole, found, path, checkpoints, signals, None, begin)
+        self._start(world, whole, Wanted(found, path, checkpoints, Signals(signals)), begin)
 
     @classmethod
     def going_on(
@@ -107,26 +107,16 @@ class Simulation:
         """Go on from a checkpoint of a system, into its output; see `restart`."""
         simulation = cls.__new__(cls)
         settings = SimulationSettings.of(kept.header["settings"])
-        simulation._start(comm, system, settings, kept.output, checkpoints, signals, kept, None)
+        simulation._start(comm, system, Wanted(settings, kept.output, checkpoints, Signals(signals), kept), None)
         return simulation
 
-    def _start(
-        self,
-        comm: MPI.Comm,
-        system: Contents,
-        settings: SimulationSettings,
-        output: Path | None,
-        checkpoints: Checkpoints | None,
-        signals: bool,
-        kept: Kept | None,
-        state: State | None,
-    ) -> None:
-        self._comm, self._settings = comm, settings
-        self._end_time = NEVER if settings.t_end is None else settings.t_end  # s
+    def _start(self, comm: MPI.Comm, system: Contents, wanted: Wanted, state: State | None) -> None:
+        self._comm, self._settings = comm, wanted.settings
+        self._end_time = NEVER if self._settings.t_end is None else self._settings.t_end  # s
         self._known: tuple[Dynamics | None, dict[str, slice]] = (None, {})  # where speeds of joints stand
         with contextlib.ExitStack() as after_error:
-            taken = after_error.enter_context(Signals(signals))
-            self._run = Run(system, settings, comm, output, checkpoints, taken, kept, state)
+            after_error.enter_context(wanted.signals)
+            self._run = Run(system, comm, wanted, state)
             self._open = after_error.pop_all()
         self._try(self._run.go_on, self._run.begin)
 
@@ -158,7 +148,7 @@ class Simulation:
     def time(self) -> float:
         """Time reached (s)."""
         outcome = self._run.outcome
-        return self._run.stepper.time if outcome is None else outcome.time
+        return self._run.time if outcome is None else outcome.time
 
     @property
     def state(self) -> State:
@@ -285,16 +275,7 @@ class Simulation:
         run, end = self._going(), self._end_time
         if end == NEVER:
             raise InputError("there is no end to simulate to: make the simulation with t_end, or use `advance`")
-
-        def to_end() -> None:
-            with Progress(end, progress and self._comm.rank == 0, t_begin=run.stepper.time) as shown:
-                while not run.ended:
-                    run.step(True)
-                    shown.show(run.stepper)
-                    if told := run.stiff():
-                        shown.note(told)
-
-        self._try(run.go_on, to_end)
+        self._try(run.go_on, run.to_end, progress and self._comm.rank == 0, end)
         return self.close()
 
     def _try(self, action: Callable[..., None], *arguments: Any) -> None:
@@ -306,11 +287,8 @@ class Simulation:
 
     def _break(self, error: BaseException) -> None:
         """End what an error has stopped, which may be a Ctrl-C: with its output, if all ranks know of it."""
-        run = self._run
         with self._open:
-            if run.outcome is None:
-                t = 0.0 if run.starting else run.stepper.time
-                run.files.broken(error, t, "give an `output`, or take steps with `Simulation`", run.end)
+            self._run.broken(error, self._comm, ", or take steps with `Simulation`")
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write the state now: q and u to an .npz file, for `--state`; or without a path a checkpoint, for `restart`.

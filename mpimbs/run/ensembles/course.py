@@ -24,22 +24,20 @@ from mpimbs.dynamics.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES
 from mpimbs.dynamics.selection import SampleTable
 from mpimbs.dynamics.side_by_side import SideBySide, why_apart
-from mpimbs.files.checkpoint import Kept, read_vectors, write_checkpoint
+from mpimbs.files.checkpoint import Kept, read_vectors
 from mpimbs.files.output import OutputFile
 from mpimbs.files.output_layout import lay_out
 from mpimbs.kernels.lanes import native_width
 from mpimbs.parallel.agreement import Rounds, first_failure, first_on_node, together
 from mpimbs.partition.chain import width_of
+from mpimbs.run.course import Course, Wanted
 from mpimbs.run.ensembles.in_lanes import CopiesInLanes
 from mpimbs.run.ensembles.in_turn import RUNS, CopiesInTurn, CopiesMemory, numbers_told
-from mpimbs.run.keeper import CHECKPOINT, STOP, Keeper, Signals
-from mpimbs.run.progress import Progress
+from mpimbs.run.keeper import CHECKPOINT, STOP
 from mpimbs.run.result import EnsembleResult
-from mpimbs.run.run_files import RunFiles
 from mpimbs.run.structure_change import RunSegment
 from mpimbs.run.witness import Seen
 from mpimbs.stepping.schemes import scheme_of
-from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 from mpimbs.stepping.stage_steps import compile_steps
 
 UNDER_WAY, HALTED = 8, 16  # of a rank, beside the bits of `Keeper.asked`
@@ -62,62 +60,62 @@ class EnsembleState(NamedTuple):
         return int(self.totals["steps"])
 
 
-class EnsembleRun:
+class EnsembleRun(Course[EnsembleResult]):
     """One ensemble, from its beginning or from a checkpoint; all ranks make it together and call.
 
     Parameters
     ----------
     members : Members
         All copies, checked.
-    settings, path, kept
-        See `run_course.Run`.
     """
 
-    def __init__(
-        self,
-        members: Members,
-        settings: SimulationSettings,
-        comm: MPI.Comm,
-        path: Path | None,
-        checkpoints: Checkpoints | None,
-        signals: Signals,
-        kept: Kept | None = None,
-    ) -> None:
+    def __init__(self, members: Members, comm: MPI.Comm, wanted: Wanted) -> None:
         began = time.perf_counter()
-        self._members, self._settings, self._comm, self._kept = members, settings, comm, kept
-        self._times, self._selection = settings.sample_times(), settings.selection(members.systems[0])
+        self._members, self._settings, self._comm, kept = members, wanted.settings, comm, wanted.kept
+        self._times, self._selection = self._settings.sample_times(), self._settings.selection(members.systems[0])
         self._first, self._last = (members.count * rank // comm.size for rank in (comm.rank, comm.rank + 1))
         own = members.systems if len(members.systems) == 1 else members.systems[self._first : self._last]
         self._own, self._changes = own, any(system.events for system in members.systems)
         self._lanes = self._side_by_side()
-        self._files = RunFiles(comm, path, checkpoints, signals.enabled, kept, settings.force)
         differ = self._changes or len({len(system.loops) for system in members.systems}) > 1
-        table = SampleTable(members.systems[0], self._selection, copies=members.count, loops_differ=differ)
-        self._table = table
-        of_copies = [each.name for each in table.quantities if each.copied]
+        self._table = SampleTable(members.systems[0], self._selection, copies=members.count, loops_differ=differ)
         self._count = 0 if kept is None else int(kept.header["count"])
         self._time = 0.0 if kept is None else float(kept.header["time"])  # s, of the last sample
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {}
-        with self._files.setting_up():
-            self._store = self._files.open(
-                self._begin_file,
-                {name: (self._last - self._first) * math.prod(table.shapes[name][1:]) for name in of_copies},
-                table.shapes,
-                [self._count],
-            )
-            compiling = time.perf_counter()
-            first_on_node(comm, self._compile)
-            compiled = time.perf_counter()
-            self._copies: CopiesInLanes | CopiesInTurn = together(comm, self._begin)
-            self._keeper = Keeper(comm, self._files.checkpoints, self._files.place, signals, self._save, self._going_on)
-        now = time.perf_counter()
-        self._seconds = {"set-up": now - began - (compiled - compiling), "compile": compiled - compiling}
-        checks = self._lanes is not None and not settings.no_witness  # others are checked as they are stepped
+        self._seconds = {"set-up": 0.0, "compile": 0.0}
+        self._begin_files(comm, wanted, self._set_up)
+        self._seconds["set-up"] = time.perf_counter() - began - self._seconds["compile"]
+        checks = self._lanes is not None and not self._settings.no_witness  # others are checked as they are stepped
         phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")
         self._seconds |= dict.fromkeys(phases, 0.0)
-        self._rounds, self._due = Rounds(comm), 0
+        self._rounds, self._there, self._due = Rounds(comm), False, 0
         self._remembered = self._remember()
+
+    def _set_up(self) -> None:
+        table, copies = self._table, self._last - self._first
+        widths = {
+            each.name: copies * math.prod(table.shapes[each.name][1:]) for each in table.quantities if each.copied
+        }
+        self._store = self.files.open(self._begin_file, widths, table.shapes, [self._count])
+        with self._timed("compile"):
+            first_on_node(self._comm, self._compile)
+        self._copies: CopiesInLanes | CopiesInTurn = together(self._comm, self._begin_copies)
+
+    @property
+    def stepper(self) -> CopiesInLanes | CopiesInTurn:
+        """What steps this rank's copies."""
+        return self._copies
+
+    @property
+    def time(self) -> float:
+        """Time of the last sample (s)."""
+        return self._time
+
+    @property
+    def ended(self) -> bool:
+        """As of `Course`."""
+        return self._count >= self._times.count
 
     def _side_by_side(self) -> SideBySide | None:
         """Make what evaluates this rank's copies side by side, where lanes carry them; all ranks call."""
@@ -146,9 +144,9 @@ class EnsembleRun:
         given = self._members.systems[0], told, self._table
         return OutputFile(path, lambda file: lay_out(file, *given, members=self._members), self._settings.force)
 
-    def _begin(self) -> CopiesInLanes | CopiesInTurn:
+    def _begin_copies(self) -> CopiesInLanes | CopiesInTurn:
         """Make what steps this rank's copies: from their begin, or from the checkpoint."""
-        memory = None if self._kept is None else self._recall(self._kept)
+        memory = None if self.files.kept is None else self._recall(self.files.kept)
         state: Any = self._members.state
         if state is not None:
             state = tuple(part[self._first : self._last].copy() for part in state)
@@ -173,50 +171,41 @@ class EnsembleRun:
         vectors = state.vectors if in_turn else {n: v.reshape(count, -1) for n, v in state.vectors.items()}
         return CopiesMemory(state.time, told, vectors, np.isfinite(vectors.pop("failed").ravel()))
 
-    def __call__(self, progress: bool) -> EnsembleResult:
-        """Simulate to the end. Raises what broke it: SimulationError, InterruptionError."""
-        copies, comm = self._copies, self._comm
-        try:
-            if self._kept is None:
+    def begin(self) -> None:
+        """Take the first sample, unless there is one."""
+        with self._ending():
+            if self.files.kept is None:
                 self._record(0.0)
-            self._keeper.begin(self._remembered.steps)
-            with Progress(self._times.t_end, progress and comm.rank == 0, t_begin=copies.time) as shown:
-                while self._count < self._times.count:
-                    self._advance(self._times.at(self._count), shown)
-                    self._record(self._times.at(self._count))
-                    if self._count < self._times.count:
-                        due, self._due = self._due, 0
-                        self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
-            with self._timed("output"):
-                self._store.sync()
-        except SimulationError as stopped:
-            self._end(stopped)
-        except BaseException as error:
-            self._files.broken(error, self._time, "give an `output`", self._end)
-            raise
-        return self._end()
+        self._keeper.begin(self._remembered.steps)
 
-    def _advance(self, t: float, shown: Progress) -> None:
-        """Step this rank's copies to a time (s), until all ranks are there; what signals ask for is done meanwhile."""
-        there, halt = False, None
-        while True:
-            with self._timed("waiting" if there else "integration"):
+    def step(self, several: bool = False) -> None:
+        """Step one of this rank's copies, or all in lanes, towards the next sample, which is taken where all are there.
+
+        What signals ask for is done meanwhile.
+        """
+        halt = None
+        with self._ending():
+            with self._timed("waiting" if self._there else "integration"):
                 try:
-                    there = there or self._copies.step_towards(t)
+                    self._there = self._there or self._copies.step_towards(self._times.at(self._count))
                 except (HaltError, KeyboardInterrupt, SystemExit) as error:
-                    halt, there = error if isinstance(error, HaltError) else HaltError.of(error), True
-                facts = (0 if there else UNDER_WAY) | (HALTED if halt else 0)
-                heard = self._rounds(facts, self._keeper.asked(), wait=there)
-            shown.show(self._copies)
+                    halt, self._there = error if isinstance(error, HaltError) else HaltError.of(error), True
+                facts = (0 if self._there else UNDER_WAY) | (HALTED if halt else 0)
+                heard = self._rounds(facts, self._keeper.asked(), wait=self._there)
             if heard is None:
-                continue
+                return
             if heard & HALTED:
                 self._halt(halt)
             if asked := heard & (CHECKPOINT | STOP):
                 self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
             self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
-            if not heard & UNDER_WAY:
+            if heard & UNDER_WAY:
                 return
+            self._there = False
+            self._record(self._times.at(self._count))
+            if not self.ended:
+                due, self._due = self._due, 0
+                self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
 
     def _halt(self, own: HaltError | None) -> NoReturn:
         """Raise on all ranks what halts some."""
@@ -269,7 +258,7 @@ class EnsembleRun:
 
     def _remember(self, saves: bool = False) -> EnsembleState:
         """Give the state at the sample just taken, or now where one is saved, for checkpoints; all ranks call."""
-        if self._files.place is None:
+        if self.files.place is None:
             return EnsembleState(self._time, {"steps": 0}, {}, [], {})  # which nobody asks for
         stepper, count = self._copies, self._copies.count
         when = np.full(count, np.nan)
@@ -286,8 +275,6 @@ class EnsembleRun:
 
         All ranks call.
         """
-        files = self._files
-        assert files.place is not None
         self._store.sync()  # its samples come first
         if not self._copies.at_samples_alone:
             self._agreed()
@@ -295,16 +282,12 @@ class EnsembleRun:
         state = self._remembered
         told = [one for part in self._comm.gather(state.told) or [] for one in part]
         plain, vectors = taken_apart(state._replace(told=told))
-        header = self._unchanging | {"time": state.time, "count": self._count, "state": plain}
-        return write_checkpoint(files.place, files.checkpoints.keep, header, vectors, self._comm)
+        return self.files.write(self._unchanging, state.time, self._count, plain, vectors)
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
         """The part of a checkpoint's header that is the same for all."""
-        return self._files.header(self._members.systems, self._settings) | {"kind": ENSEMBLE}
-
-    def _going_on(self) -> str:
-        return self._files.going_on(self._unchanging)
+        return self.files.header(self._members.systems, self._settings) | {"kind": ENSEMBLE}
 
     def _totals(self) -> dict[str, Any]:
         """Add up what the whole ensemble has taken so far; all ranks call."""
@@ -317,7 +300,8 @@ class EnsembleRun:
         found["seconds"] = {name: seconds.get(name, 0.0) + spent.get(name, 0.0) for name in {**seconds, **spent}}
         return found
 
-    def _result(self, status: str) -> EnsembleResult:
+    def result(self, status: str) -> EnsembleResult:
+        """As of `Course`."""
         members, stepper = self._members, self._copies
         failed = {members.names[k]: found for k, found in sorted(self._failed.items())}
         result = EnsembleResult(
@@ -326,13 +310,13 @@ class EnsembleRun:
         result.step_sizes = {"fixed": self._settings.dt} if self._settings.dt else stepper.sizes.statistics()
         for part in self._comm.allgather(stepper.happened):
             result.events |= part
-        result.restarts = self._files.restarts()
+        result.restarts = self.files.restarts()
         if not self._settings.no_witness:
             result.witness = self._seen_by_all()
         systems, table = members.systems, members.table
         parameters = {} if table is None else {n: table.values[:, k] for k, n in enumerate(table.columns)}
         kept = [lambda k: systems[k % len(systems)]], [self._count], self._selection, members.names, parameters
-        result.motion = self._files.motion(self._store, *kept)
+        result.motion = self.files.motion(*kept)
         return result
 
     def _seen_by_all(self) -> dict[str, Any]:
@@ -343,11 +327,9 @@ class EnsembleRun:
             copies += count
         return {**found.told(), "copies": copies}
 
-    def _end(self, error: SimulationError | None = None, status: str = "complete") -> EnsembleResult:
-        """End, with what is written; all ranks call. Raises what broke it, or what breaks now."""
-        result = self._result(status if error is None else f"stopped: {error}")
+    def _finish(self) -> None:
+        with self._timed("output"):
+            self._store.sync()
+
+    def _close(self, result: EnsembleResult) -> None:
         self._copies.close()
-        error = self._files.end(self._store, result, error, self._keeper.hint)
-        if error is not None:
-            raise error
-        return result

@@ -27,6 +27,7 @@ from mpimbs.model.contents import Contents
 from mpimbs.model.facts import digest
 from mpimbs.model.variants import FORCE_COLUMN
 from mpimbs.parallel.agreement import alike, together
+from mpimbs.run.course import Wanted
 from mpimbs.run.ensembles.course import EnsembleRun
 from mpimbs.run.keeper import Signals
 from mpimbs.run.progress import compilation_told
@@ -77,21 +78,20 @@ def simulate_copies(
     state = None if members.state is None else digest(tuple(part.tobytes() for part in members.state))
     alike(comm, lambda: {**facts_of(members.systems), **found.described(), **others, "state": state})
     path = None if output is None else together(comm, lambda: absolute_path(output))
-    return _run(members, found, comm, path, checkpoints, signals, None, progress)
+    return _run(members, comm, Wanted(found, path, checkpoints, Signals(signals)), progress)
 
 
-def _run(
-    members: Members,
-    settings: SimulationSettings,
-    comm: MPI.Comm,
-    path: Path | None,
-    checkpoints: Checkpoints | None,
-    signals: bool,
-    kept: Kept | None,
-    progress: bool,
-) -> EnsembleResult:
-    with compilation_told(progress and comm.rank == 0), Signals(signals) as taken:
-        return EnsembleRun(members, settings, comm, path, checkpoints, taken, kept)(progress)
+def _run(members: Members, comm: MPI.Comm, wanted: Wanted, progress: bool) -> EnsembleResult:
+    shown = progress and comm.rank == 0
+    with compilation_told(shown), wanted.signals:
+        run = EnsembleRun(members, comm, wanted)
+        try:
+            run.begin()
+            run.to_end(shown, wanted.settings.t_end or 0.0)
+        except BaseException as error:
+            run.broken(error, comm)
+            raise
+        return run.end()
 
 
 def go_on(
@@ -106,7 +106,7 @@ def go_on(
     """Go on with an ensemble from a checkpoint; see `restart`."""
     members = together(comm, lambda: _members_of(kept, systems, forces))
     settings = SimulationSettings.of(kept.header["settings"])
-    return _run(members, settings, comm, kept.output, checkpoints, signals, kept, progress)
+    return _run(members, comm, Wanted(settings, kept.output, checkpoints, Signals(signals), kept), progress)
 
 
 def _asked(given: Mapping[str, Any], base: SimulationSettings | None, system: Contents) -> SimulationSettings:

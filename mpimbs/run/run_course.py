@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import InputError, SimulationError
+from mpimbs.base.errors import InputError
 from mpimbs.base.sizes import tuned
 from mpimbs.base.state_tree import made_again
 from mpimbs.dynamics.quantities import Quantity

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpimbs.base.arrays import Floats
-from mpimbs.base.errors import HaltError, SimulationError
+from mpimbs.base.errors import HaltError
 from mpimbs.base.state_tree import made_again, taken_apart
 from mpimbs.dynamics.members import Members
 from mpimbs.dynamics.quantities import QUANTITIES

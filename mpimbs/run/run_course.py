@@ -125,7 +125,7 @@ class Run(Trajectory, Course[Result]):
         self._keeper.after_step(stepper.requests, stepper.time, stepper.steps)
 
     def _changed(self) -> None:
-        del self._memory
+        vars(self).pop("_memory", None)  # if it was asked for
         self._keeper.seconds = 0.0
 
     @property

@@ -156,7 +156,7 @@ def test_a_second_run_does_no_harm_to_a_live_one(comm: MPI.Comm, path: Path, mon
                 refused.append(str(error.value))
         return 0.0
 
-    monkeypatch.setattr("mpimbs.run.run_files.PATIENCE", 0.1)
+    monkeypatch.setattr("mpimbs.run.course.PATIENCE", 0.1)
     system.set_torque("link1", meddle)  # rank 0 owns it and writes
     simulate(system, 0.4, comm, output=path, every=0.1, checkpoints=Checkpoints(steps=3))
     assert len(comm.bcast(refused)) == 4

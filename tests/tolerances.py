@@ -37,6 +37,7 @@ TOLERANCE: dict[str, tuple[float, str]] = {
     "loads of dca": (1e-11, "accelerations, right to some 1e-14, times what resists at a cut, which dca inverts"),
     "multipliers": (5e-9, "the penalty, 1e6, times violations, of which some 1e-15 of the accelerations are rounding"),
     "cut": (1e-12, "steps of order 8 that are so short that only rounding is left; on numbers of order ten"),
+    "clocks": (1e-2, "the length of a cycle is measured over 1 ms, three times: to 1e-4 where nothing disturbs it"),
     "carried over": (1e-13, "poses and twists to rounding, through a few joints"),
     "statics": (1e-9, "springs whose moments are n times as large as what they hold: rounding of angles, times n^2"),
     "units": (1e-8, "the same to rounding, of random systems some of which lose seven digits"),

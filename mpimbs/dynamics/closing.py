@@ -318,7 +318,7 @@ def close_compiled(closing, q, u, within):
     """Close a state after a step, or `within` one, which is not counted: see `close_step`."""
     p, q, u = read(closing, CLOSING), borrowed(q), borrowed(u)
     c = read(p.compiled, _COMPILED)
-    began = clock()
+    began = clock(0.0)
     _note_times(c, -1.0)
     if within != 0:
         _measure(p, q, u)
@@ -326,5 +326,5 @@ def close_compiled(closing, q, u, within):
     else:
         done = _close_step(p, q, u)
     _note_times(c, 1.0)
-    c.spent[c.laps.size + 2] += clock() - began
+    c.spent[c.laps.size + 2] += clock(0.0) - began
     return done

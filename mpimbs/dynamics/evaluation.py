@@ -32,6 +32,7 @@ from mpimbs.forces.at_once import ActingAtOnce
 from mpimbs.forces.external import ExternalLoads
 from mpimbs.kernels.calling import address_of
 from mpimbs.kernels.memory import Table, addresses_of
+from mpimbs.parallel.native import cycle_seconds
 from mpimbs.parallel.scan import Scan
 from mpimbs.parts.intervals import Intervals
 from mpimbs.parts.open_bodies import Scans
@@ -106,6 +107,7 @@ class Evaluation:
             coupling=np.zeros(0, np.int64) if coupling.plan is None else coupling.plan,
             root=root,
             laps=self.laps,
+            cycle=np.full(1, cycle_seconds()),
             alone=int(self._alone),
             timed=1,
             overlap=int(overlap),

@@ -52,6 +52,7 @@ class Rank(NamedTuple):
     coupling: Integers  # begins with its messages; empty where it is not compiled
     root: Floats  # [6]: acceleration of the root, -g
     laps: Floats  # [PHASES]: s
+    cycle: Floats  # [1]: see `native.clock`
     alone: int  # whether there is no other rank
     timed: int
     overlap: int  # whether inertias are swept while the turn is on its way
@@ -100,7 +101,7 @@ def _phases(zero, motion, join, early, inward, solve, outward, rank, first, last
         return False
     handles = read(r.part, HANDLES)
     swept_early = r.alone == 0 and r.overlap != 0
-    began = clock() if r.timed != 0 else 0.0
+    began = clock(r.cycle[0]) if r.timed != 0 else 0.0
     if first <= MOTION < last:
         if r.alone == 0:
             expect_scan(r.scan)
@@ -130,7 +131,7 @@ def _lap(r, phase, began):
     """Add the time of a phase; gives when it ended."""
     if r.timed == 0:
         return began
-    now = clock()
+    now = clock(r.cycle[0])
     r.laps[phase] += now - began
     return now
 
@@ -161,7 +162,7 @@ def evaluate_loaded(plan, q, u, tau, udot, rates):
     if not call_at(p.phases, (p.rank, np.int64(MOTION), np.int64(INWARD), q, u, tau, udot, rates)):
         return False
     r = read(p.rank, RANK)
-    began = clock() if r.timed != 0 else 0.0
+    began = clock(r.cycle[0]) if r.timed != 0 else 0.0
     p.messages[0] -= sum_at(p.clocks)
     if p.remote.size > 0:
         place_ends(p.remote, q, u)

@@ -1,5 +1,7 @@
 """The communication plans, on the ranks of the job: compiled messages, butterfly, scan, gather."""
 
+import time
+from collections.abc import Callable
 from contextlib import closing
 
 import numpy as np
@@ -16,7 +18,7 @@ from mpimbs.model import system_from
 from mpimbs.parallel.agreement import greatest, largest_magnitudes
 from mpimbs.parallel.butterfly import IS_LEFT, TAG, Butterfly, exchange
 from mpimbs.parallel.exchange import Exchange, expect
-from mpimbs.parallel.native import LAST_TAG, free_tags, own_tags
+from mpimbs.parallel.native import LAST_TAG, clock, cycle_seconds, free_tags, own_tags
 from mpimbs.parallel.reorder import Gather, Reorder
 from mpimbs.parallel.scan import Scan, begin_scan, end_scan, expect_scan
 from mpimbs.parts.subchain import AT_REST
@@ -24,7 +26,7 @@ from mpimbs.run.ensembles.batch import Batch
 from mpimbs.sweep.motion import join_turn
 from mpimbs.sweep.structure import TURNING
 from oracles.dense import Array
-from tolerances import assert_close
+from tolerances import TOLERANCE, assert_close
 
 
 def test_butterfly(comm: MPI.Comm) -> None:
@@ -262,3 +264,22 @@ def test_communicators_of_others_keep_their_handlers(comm: MPI.Comm) -> None:
     finally:
         MPI.COMM_SELF.Set_errhandler(before)
     parallel_assert(kept, "another handler", comm)
+
+
+@kernel
+def _now(cycle):
+    return clock(cycle)
+
+
+@pytest.mark.parametrize("cycle", [lambda: 0.0, cycle_seconds], ids=["MPI's", "of cycles"])
+def test_clocks_of_kernels_are_right(cycle: Callable[[], float]) -> None:
+    """Between what Python's clock says around them, however long other work has kept this process from its core."""
+    length = cycle()
+    _now(length)  # compiled
+    looks = []
+    for pause in (0.05, 0.0):
+        looks += [time.perf_counter(), _now(length), time.perf_counter()]
+        time.sleep(pause)
+    before, first, since, until, last, behind = looks
+    allowed = TOLERANCE["clocks"][0]
+    assert (1.0 - allowed) * (until - since) <= last - first <= (1.0 + allowed) * (behind - before)

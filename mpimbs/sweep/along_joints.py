@@ -104,16 +104,6 @@ class Stops(NamedTuple):
         given = columns.lower, columns.upper, columns.stop_stiffness, columns.stop_damping
         return cls(speeds, columns.coordinates_of(speeds), *(values[speeds] for values in given))
 
-    def beyond(self, q: Floats) -> Floats:
-        """How far the coordinates are beyond the ends of their ways [m] (rad, m): above positive, below negative."""
-        here = q[self.places]
-        found: Floats = np.maximum(here - self.upper, 0.0) + np.minimum(here - self.lower, 0.0)
-        return found
-
-    def pressed(self, q: Floats) -> npt.NDArray[np.bool_]:
-        """Which of the coordinates are beyond them [m]."""
-        return self.beyond(q) != 0.0 if len(self.speeds) else _NONE
-
     def forces(self, q: Floats, u: Floats) -> Floats:
         """Generalized forces of the stops [m] (N m, N), of arrays that are read by address."""
         found = np.empty(len(self.speeds))
@@ -122,7 +112,6 @@ class Stops(NamedTuple):
         return found
 
 
-_NONE = np.zeros(0, bool)
 NO_STOPS = Stops(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(4)))
 
 
@@ -195,11 +184,6 @@ class Bounded(NamedTuple):
         if len(found):
             forces_of_bounded(self, q, u, found)
         return found
-
-    def free(self, q: Floats, u: Floats) -> npt.NDArray[np.bool_]:
-        """Which are not at an end of their range [m]."""
-        found = self.forces(q, u)
-        return (found > self.least) & (found < self.most)
 
 
 NO_BOUNDED = Bounded(np.zeros(0, np.int64), np.zeros(0, np.int64), *(np.zeros(0) for _ in range(5)))

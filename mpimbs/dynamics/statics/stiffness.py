@@ -33,7 +33,7 @@ from mpimbs.model import JOINT_TYPES, Loop
 from mpimbs.model.columns import numbers_of
 from mpimbs.model.contents import Contents
 from mpimbs.parts.subchain import Subchain
-from mpimbs.sweep.along_joints import Bounded, Stops
+from mpimbs.sweep.along_joints import Bounded, Stops, resist_along
 from mpimbs.sweep.structure import PLACE
 
 COLUMNS = 256  # displacements at a time
@@ -196,13 +196,14 @@ class Stiffness:
         rows, columns_, values = [speed], [speed], [stiff[speed]]
         stops, bounded, still = Stops.of(columns), Bounded.of(columns), np.zeros(nu)
         forces[stops.speeds] += stops.forces(self._q, still)
-        pressed = np.where(stops.pressed(self._q), stops.stiffness, 0.0)
-        rows, columns_, values = [*rows, stops.speeds], [*columns_, stops.speeds], [*values, pressed]
         servos, at = servos_of_time(part, bounded)
         bounded.torque[at] = servos.at(0.0)
         np.add.at(forces, bounded.speeds, bounded.forces(self._q, still))
-        held = np.where(bounded.free(self._q, still), bounded.stiffness, 0.0)
-        rows, columns_, values = [*rows, bounded.speeds], [*columns_, bounded.speeds], [*values, held]
+        if columns.stopped or columns.bounded:
+            along = np.zeros(nu)
+            resist_along(stops, bounded, self._q, still, along, np.zeros(nu))
+            held = np.flatnonzero(along)
+            rows, columns_, values = [*rows, held], [*columns_, held], [*values, along[held]]
         for body in np.flatnonzero(balls).tolist():  # what drives them is given along axes that turn with the body
             i, j = np.indices((3, 3)).reshape(2, -1) + offset[body]
             for first, share in zip(range(offset[body], offset[body + 1], 3), (0.5, 1.0), strict=False):

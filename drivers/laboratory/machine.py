@@ -70,16 +70,14 @@ def _each(x, m, s):
 @kernel
 def _multiply_add(zero, times, numbers):
     """Advance `CHAINS` numbers `times` times each, x <- x m + s; every one starts elsewhere, or they would be one."""
-    m = load(zero, numbers, CHAINS * width(zero))
-    s = load(zero, numbers, (CHAINS + 1) * width(zero))
+    m, s = load(zero, numbers, CHAINS * width(zero)), load(zero, numbers, (CHAINS + 1) * width(zero))
     a, b = _load4(zero, numbers, 0), _load4(zero, numbers, 4)
     c, d = _load4(zero, numbers, 8), _load4(zero, numbers, 12)
     for _ in range(times):
         a, b, c, d = _each(a, m, s), _each(b, m, s), _each(c, m, s), _each(d, m, s)
-    e = a + b + c + d
     x = zero
-    for i in range(CHAINS):
-        x = x + e[i]
+    for i in range(4):
+        x = x + a[i] + b[i] + c[i] + d[i]
     store(numbers, 0, x)
 
 
@@ -100,9 +98,8 @@ _TRIAD = by_width(_triad)
 
 def aligned(values: npt.ArrayLike) -> Floats:
     """Copy an array to a flat one that begins on a cache line, so that no load of lanes crosses two."""
-    given = np.ravel(values)
-    copy = aligned_zeros(given.size)
-    copy[:] = given
+    copy = aligned_zeros(np.size(values))
+    copy[:] = np.ravel(values)
     return copy
 
 
@@ -116,7 +113,7 @@ def cache_sizes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> di
             continue
         if kind != "Instruction" and size[-1:] in "KM":
             found[f"L{level}"] = int(size[:-1]) << (10 if size.endswith("K") else 20)
-    return {name: found.get(name, usual) for name, usual in CACHES.items()}
+    return CACHES | {name: found[name] for name in CACHES if name in found}
 
 
 def measure_core(seconds: float = 0.05) -> Machine:

@@ -12,13 +12,12 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -26,7 +25,7 @@ from mpi4py import MPI
 from mpimbs.base.arrays import Floats
 from mpimbs.base.errors import InputError
 from mpimbs.bench.bench import check_seconds
-from mpimbs.bench.laps import summary
+from mpimbs.bench.laps import summary, take_turns
 from mpimbs.dynamics import Dynamics
 from mpimbs.dynamics.resources import free_memory
 from mpimbs.model import system_from
@@ -36,9 +35,6 @@ from mpimbs.model.text.table import suggest
 OURS = "mpimbs"
 AGREEMENT = 1e-8
 JOB = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDRA")  # what tells a process that it is a rank of a job
-BATCH = 2e-3  # s of one program in a round
-FEWEST_ROUNDS = 5
-Key = TypeVar("Key")
 
 
 class UnavailableError(Exception):
@@ -91,13 +87,13 @@ def compare(
     inertia would give differences of the order of 1; what is below is the peer's own rounding, which grows along a
     chain (Pinocchio: 1e-13 after 256 revolute joints; of spherical ones 1e-12 after 16, 1e-8 to 1e-4 after 32).
 
-    Then they take turns: a round is some evaluations of each, about 2 ms, the first of which is not counted, so that
-    caches are warm as in a simulation, and a slow moment of the machine meets all alike.
+    Then they take turns, in rounds in which the first evaluation of each is not counted, so that caches are warm as in
+    a simulation, and a slow moment of the machine meets all alike.
 
     Parameters
     ----------
     seconds : float
-        Wall time to spend on repetitions (s), all programs together; each does 5 rounds at least.
+        Wall time to spend on repetitions (s), all programs together; each does 10 rounds at least.
     names : sequence of str, optional
         Peers: keys of `PEERS`, all by default.
     memory : float, optional
@@ -135,7 +131,9 @@ def compare(
     for name in wanted:
         rows[name], agreeing = _agreeing(name, (system, q, u, None, memory), udot)
         ways |= {(name, way): what for way, what in agreeing.items()}
-    for (name, way), laps in time_in_turns({key: what.call for key, what in ways.items()}, seconds).items():
+    for (name, way), laps in take_turns(MPI.COMM_SELF, {key: what.call for key, what in ways.items()}, seconds)[
+        0
+    ].items():
         times = summary(laps)
         each_way = {"us_min": times["us_min"], "difference": ways[name, way].difference}
         rows[name].setdefault("ways", {})[way] = each_way
@@ -200,26 +198,6 @@ def _difference(theirs: Floats, ours: Floats) -> float:
     largest = float(np.abs(ours).max(initial=1e-300))
     value = float(np.abs(theirs - ours).max(initial=0.0)) / largest
     return value if np.isfinite(value) else np.inf
-
-
-def time_in_turns(calls: dict[Key, Callable[[], Any]], seconds: float) -> dict[Key, Floats]:
-    """Time functions in turns; give the laps of each (s). See `compare`."""
-    clock = time.perf_counter
-
-    def lap(call: Callable[[], Any]) -> float:
-        began = clock()
-        call()
-        return clock() - began
-
-    trial = {key: min(lap(call) for _ in range(3)) for key, call in calls.items()}
-    batch = {key: int(np.clip(BATCH / max(took, 1e-7), 1, 1000)) for key, took in trial.items()}
-    one_round = sum((1 + batch[key]) * took for key, took in trial.items())
-    laps: dict[Key, list[float]] = {key: [] for key in calls}
-    for _ in range(max(FEWEST_ROUNDS, int(seconds / max(one_round, 1e-6)))):
-        for key, call in calls.items():
-            call()
-            laps[key] += [lap(call) for _ in range(batch[key])]
-    return {key: np.array(values) for key, values in laps.items()}
 
 
 def compare_apart(

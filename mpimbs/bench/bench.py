@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpimbs.base.errors import InputError
 from mpimbs.bench.accuracy import relative_error
-from mpimbs.bench.laps import PhaseLaps, disturbance, said, summary, take_turns, timed_calls
+from mpimbs.bench.laps import PhaseLaps, disturbance, said, summary, take_turns
 from mpimbs.bench.predict.trace import RTOL, player
 from mpimbs.coupling import solver_for
 from mpimbs.coupling.settings import EvaluationSettings
@@ -26,7 +26,6 @@ from mpimbs.parts.lane_subtrees import Swept
 from mpimbs.run.ensembles.batch import Batch
 
 MOST_INVERTED = 1024  # degrees of freedom: the inverse takes as many sweeps
-_ROUNDS = 5
 
 
 def bench_inertia(system: ModelLike, comm: MPI.Comm, seconds: float = 1.0, **settings: Any) -> dict[str, Any]:
@@ -81,20 +80,15 @@ def bench_inertia(system: ModelLike, comm: MPI.Comm, seconds: float = 1.0, **set
         calls["recursive"] = lambda: dynamics.inertia_matrix(q, form=RECURSIVE, out=out)
     elif nu <= MOST_INVERTED:
         calls["inverse"] = lambda: dynamics.inertia.inverse_matrix(q)
-    first = {name: float(timed_calls(dynamics.comm, call, 2).min()) for name, call in calls.items()}
-    share = seconds / _ROUNDS / len(calls)
-    laps: dict[str, list[np.ndarray]] = {name: [] for name in calls}
-    for _ in range(_ROUNDS):
-        for name, call in calls.items():
-            laps[name].append(timed_calls(dynamics.comm, call, int(np.clip(share / first[name], 2, 1000))))
-    found = {name: summary(np.concatenate(parts)) for name, parts in laps.items()}
+    laps = take_turns(dynamics.comm, calls, seconds)[0]
+    found = {name: summary(times) for name, times in laps.items()}
     figures = {
         "system": whole.name,
         "ranks": comm.size,
         "n": whole.n_bodies,
         "dof": whole.nu,
         "exchanges": composites.exchanges,
-        "repetitions": sum(map(len, laps["matrix"])),
+        "repetitions": len(laps["matrix"]),
         **found.pop("matrix"),
         "others": found,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -16,9 +16,10 @@ from mpimbs.dynamics import Dynamics
 _TRIALS = 5
 _ROUNDS = 10  # at least
 _MOST = 100_000  # calls
-_SHARE = 0.3  # of the time, for what is compared with
 _DISTURBED = 2.0  # median over minimum; undisturbed it is 1.1 to 1.4
 _SWITCHES = 0.02  # context switches a call, beyond which they explain it
+
+Key = TypeVar("Key")
 
 
 def timed_calls(comm: MPI.Comm, call: Callable[[], object], count: int) -> Floats:
@@ -55,41 +56,41 @@ def least_each(run: Callable[[int], object], seconds: float, fewest: int = 5, mo
 
 def take_turns(
     comm: MPI.Comm,
-    calls: Mapping[str, Callable[[], object]],
+    calls: Mapping[Key, Callable[[], object]],
     seconds: float,
     each_round: Callable[[int], None] = lambda count: None,
-) -> tuple[dict[str, Floats], float]:
-    """Time the calls "used" and "scalar" in rounds of both, so that a slow moment meets both; all ranks call.
+) -> tuple[dict[Key, Floats], float]:
+    """Time calls in rounds of all, for as long each, so that a slow moment meets all; all ranks call.
 
     Parameters
     ----------
     seconds : float
         Wall time to spend (s).
     each_round : callable
-        Called at the end of each round with the number of calls "used" in it, for what else is to be measured.
+        Called at the end of each round with the number of calls of the first in it, for what else is to be measured.
 
     Returns
     -------
-    laps : dict of str to array
+    laps : dict of array
         Times of each (s).
     switches : float
         Context switches for each call, on the rank with the most.
     """
     best = {name: float(timed_calls(comm, call, _TRIALS).min()) for name, call in calls.items()}
-    share = {"used": 1.0 - _SHARE * (len(calls) - 1), "scalar": _SHARE}
-    found: dict[str, list[Floats]] = {name: [] for name in calls}
+    first, share = next(iter(calls)), seconds / _ROUNDS / len(calls)
+    found: dict[Key, list[Floats]] = {name: [] for name in calls}
     before, spent, rounds, made = _switches(), 0.0, 0, 0
     # The first times may be a thousand times too long where other work has the cores: how many calls make a round is
     # seen anew in each, and rounds go on until the time is spent.
     while rounds < _ROUNDS or (spent < seconds and made < _MOST):
         for name, call in calls.items():
             call()  # brings its arrays into the caches
-            count = int(np.clip(share[name] * seconds / _ROUNDS / max(best[name], 1e-7), 1, _MOST // _ROUNDS))
+            count = int(np.clip(share / max(best[name], 1e-7), 1, _MOST // _ROUNDS))
             laps = timed_calls(comm, call, count)
             found[name].append(laps)
             best[name] = min(best[name], float(laps.min()))
             spent, made = spent + float(laps.sum()), made + count
-        each_round(len(found["used"][-1]))
+        each_round(len(found[first][-1]))
         rounds += 1
     switches = (_switches() - before) / made
     return {name: np.concatenate(parts) for name, parts in found.items()}, comm.allreduce(switches, MPI.MAX)

@@ -180,6 +180,7 @@ WHY = {  # what can't be relative
     "STOP_TIME": "the time constant of MuJoCo's limits, documented; files say their own",
     "RELAXATION": "of friction, documented; files say theirs by its speed",
     "PATIENCE": "of a clock on the wall",
+    "_WATCHED": "of the clock, in which cycles are counted",
     "QUIET": "of a clock on the wall",
     "_LEAST": "of robot files, which are in SI: what they write for a mass of nothing",
     "_GYRATION": "of robot files, which are in SI: the rounding of a point mass",

@@ -20,7 +20,9 @@ class Swept:
         self._scan = Scan(MPI.COMM_SELF, AT_REST[:TURNING])
         none = np.zeros(0, np.int64)
         sizes = sum(subchain.nq for subchain in part), sum(subchain.nu for subchain in part)
-        self._table = Table(Rank(part.plan, self._scan.plan, none, np.zeros(6), np.zeros(PHASES), 1, 0, 0, *sizes))
+        self._table = Table(
+            Rank(part.plan, self._scan.plan, none, np.zeros(6), np.zeros(PHASES), np.zeros(1), 1, 0, 0, *sizes)
+        )
         self._run = RUN_PHASES["pcg"][part.width]
         self._tau = np.zeros(0)
 

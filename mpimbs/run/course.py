@@ -30,7 +30,7 @@ from mpimbs.run.keeper import Keeper, Signals, check_free, clear, place_of
 from mpimbs.run.progress import Progress, Stepping
 from mpimbs.run.recorder import Store
 from mpimbs.run.result import EnsembleResult, Result
-from mpimbs.stepping.settings import Checkpoints, SimulationSettings
+from mpimbs.stepping.settings import Checkpoints, SampleTimes, SimulationSettings
 
 Ended = TypeVar("Ended", Result, EnsembleResult)
 
@@ -205,10 +205,12 @@ class Course(ABC, Generic[Ended]):
     """
 
     outcome: Ended | None = None
+    _comm: MPI.Comm
+    _times: SampleTimes
 
-    def _begin_files(self, comm: MPI.Comm, wanted: Wanted, set_up: Callable[[], None]) -> None:
+    def _begin_files(self, wanted: Wanted, set_up: Callable[[], None]) -> None:
         """Open the files, and make ready what is stepped; where that fails all files are let go of."""
-        self.files = RunFiles(comm, wanted)
+        self.files = RunFiles(self._comm, wanted)
         try:
             set_up()
         except BaseException as error:
@@ -217,7 +219,7 @@ class Course(ABC, Generic[Ended]):
                 error.args = ("the simulation had not begun",)
             raise
         given = self.files.checkpoints, self.files.place, wanted.signals
-        self._keeper = Keeper(comm, *given, self._save, lambda: self.files.going_on(self._unchanging))
+        self._keeper = Keeper(self._comm, *given, self._save, lambda: self.files.going_on(self._unchanging))
 
     @property
     @abstractmethod
@@ -254,9 +256,9 @@ class Course(ABC, Generic[Ended]):
         """Say what there is to say of the steps; empty where there is nothing."""
         return ""
 
-    def to_end(self, progress: bool, t_end: float) -> None:
-        """Take steps to the end (s); `progress` shows it on rank 0."""
-        with Progress(t_end, progress, t_begin=self.stepper.time) as shown:
+    def to_end(self, progress: bool) -> None:
+        """Take steps to the end; `progress` shows it on rank 0."""
+        with Progress(self._times.t_end, progress and self._comm.rank == 0, t_begin=self.stepper.time) as shown:
             while not self.ended:
                 self.step(several=True)
                 shown.show(self.stepper)
@@ -288,7 +290,7 @@ class Course(ABC, Generic[Ended]):
             error = stopped
         self.outcome = result = self.result(status if error is None else f"stopped: {error}")
         try:
-            if not isinstance(error, OutputError) and files.store is not None:  # which has ended it
+            if files.store is not None and not isinstance(error, OutputError):  # which has ended it
                 self._keep_last(result)
                 files.store.close(result.status, result.statistics(), isinstance(error, InterruptionError))
         except OutputError as broken:
@@ -309,12 +311,12 @@ class Course(ABC, Generic[Ended]):
         except SimulationError as stopped:
             self.end(stopped)
 
-    def broken(self, error: BaseException, comm: MPI.Comm, instead: str = "") -> None:
+    def broken(self, error: BaseException, instead: str = "") -> None:
         """End what a Ctrl-C or a fault has stopped, with its output, if all ranks know of it.
 
         `instead` is what else would have kept the samples where there is no output.
         """
-        if self.outcome is not None or (comm.size > 1 and by_all_ranks(error) is None):
+        if self.outcome is not None or (self._comm.size > 1 and by_all_ranks(error) is None):
             return
         output = self.files.output
         kept = f"{output} has its samples" if output else f"its samples are lost; give an `output`{instead}"

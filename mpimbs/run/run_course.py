@@ -55,7 +55,7 @@ class Run(Trajectory, Course[Result]):
         self._told_stiff = False
         self._asked_of: tuple[ExternalLoads | None, bool] = (None, False)  # and whether any rank's asks Python
         super().__init__(system, wanted.settings, comm, None if kept is None else _known(kept), state)
-        self._begin_files(comm, wanted, self._set_up)
+        self._begin_files(wanted, self._set_up)
 
     def _check(self) -> None:
         """Refuse what PETSc's options and the speeds make impossible; say where options replace the integrator."""

@@ -272,10 +272,10 @@ class Simulation:
 
     def finish(self, progress: bool = False) -> Result:
         """Simulate to `t_end`, close, and give the result; `progress` shows it on rank 0. Raises as `advance`."""
-        run, end = self._going(), self._end_time
-        if end == NEVER:
+        run = self._going()
+        if self._end_time == NEVER:
             raise InputError("there is no end to simulate to: make the simulation with t_end, or use `advance`")
-        self._try(run.go_on, run.to_end, progress and self._comm.rank == 0, end)
+        self._try(run.go_on, run.to_end, progress)
         return self.close()
 
     def _try(self, action: Callable[..., None], *arguments: Any) -> None:
@@ -288,7 +288,7 @@ class Simulation:
     def _break(self, error: BaseException) -> None:
         """End what an error has stopped, which may be a Ctrl-C: with its output, if all ranks know of it."""
         with self._open:
-            self._run.broken(error, self._comm, ", or take steps with `Simulation`")
+            self._run.broken(error, ", or take steps with `Simulation`")
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write the state now: q and u to an .npz file, for `--state`; or without a path a checkpoint, for `restart`.

@@ -20,7 +20,7 @@ from mpimbs.sweep.grip import NO_GRIP, add_grip, drag_grip
 
 Parts = tuple[Floats, Floats, Floats]  # all numbers of a state, or of its rates; of coordinates; of speeds
 LEAST_FACTOR = 0.1  # how much shorter a step becomes at the most
-NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1))
+NOBODY = Channel(np.zeros(3, np.int64), np.zeros(16, np.int64), np.zeros(1), np.zeros(1))
 
 
 @functools.cache  # a second time in a process there is nothing to do

@@ -82,14 +82,13 @@ def simulate_copies(
 
 
 def _run(members: Members, comm: MPI.Comm, wanted: Wanted, progress: bool) -> EnsembleResult:
-    shown = progress and comm.rank == 0
-    with compilation_told(shown), wanted.signals:
+    with compilation_told(progress and comm.rank == 0), wanted.signals:
         run = EnsembleRun(members, comm, wanted)
         try:
             run.begin()
-            run.to_end(shown, wanted.settings.t_end or 0.0)
+            run.to_end(progress)
         except BaseException as error:
-            run.broken(error, comm)
+            run.broken(error)
             raise
         return run.end()
 

@@ -89,7 +89,9 @@ class EnsembleRun(Course[EnsembleResult]):
         checks = self._lanes is not None and not self._settings.no_witness  # others are checked as they are stepped
         phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")
         self._seconds |= dict.fromkeys(phases, 0.0)
-        self._rounds, self._there, self._due = Rounds(comm), False, 0
+        self._rounds, self._due = Rounds(comm), 0
+        self._there = False  # whether this rank waits for the others
+        self._halted: HaltError | None = None  # what has halted it
         self._remembered = self._remember()
 
     def _set_up(self) -> None:
@@ -183,19 +185,18 @@ class EnsembleRun(Course[EnsembleResult]):
 
         What signals ask for is done meanwhile.
         """
-        halt = None
         with self._ending():
             with self._timed("waiting" if self._there else "integration"):
                 try:
                     self._there = self._there or self._copies.step_towards(self._times.at(self._count))
                 except (HaltError, KeyboardInterrupt, SystemExit) as error:
-                    halt, self._there = error if isinstance(error, HaltError) else HaltError.of(error), True
-                facts = (0 if self._there else UNDER_WAY) | (HALTED if halt else 0)
+                    self._halted, self._there = error if isinstance(error, HaltError) else HaltError.of(error), True
+                facts = (0 if self._there else UNDER_WAY) | (HALTED if self._halted else 0)
                 heard = self._rounds(facts, self._keeper.asked(), wait=self._there)
             if heard is None:
                 return
             if heard & HALTED:
-                self._halt(halt)
+                self._halt()
             if asked := heard & (CHECKPOINT | STOP):
                 self._keeper.after_step(asked, self._remembered.time, self._remembered.steps)
             self._due |= heard & ~(CHECKPOINT | STOP | UNDER_WAY)
@@ -207,8 +208,9 @@ class EnsembleRun(Course[EnsembleResult]):
                 due, self._due = self._due, 0
                 self._keeper.after_step(due, self._remembered.time, self._remembered.steps)
 
-    def _halt(self, own: HaltError | None) -> NoReturn:
+    def _halt(self) -> NoReturn:
         """Raise on all ranks what halts some."""
+        own = self._halted
         raise first_failure(self._comm.allgather(own and (HaltError, own.args))).meant
 
     @contextlib.contextmanager

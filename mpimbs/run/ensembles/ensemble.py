@@ -87,10 +87,10 @@ def _run(members: Members, comm: MPI.Comm, wanted: Wanted, progress: bool) -> En
         try:
             run.begin()
             run.to_end(progress)
+            return run.end()
         except BaseException as error:
             run.broken(error)
             raise
-        return run.end()
 
 
 def go_on(

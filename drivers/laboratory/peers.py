@@ -131,9 +131,8 @@ def compare(
     for name in wanted:
         rows[name], agreeing = _agreeing(name, (system, q, u, None, memory), udot)
         ways |= {(name, way): what for way, what in agreeing.items()}
-    for (name, way), laps in take_turns(MPI.COMM_SELF, {key: what.call for key, what in ways.items()}, seconds)[
-        0
-    ].items():
+    timed, _ = take_turns(MPI.COMM_SELF, {key: what.call for key, what in ways.items()}, seconds)
+    for (name, way), laps in timed.items():
         times = summary(laps)
         each_way = {"us_min": times["us_min"], "difference": ways[name, way].difference}
         rows[name].setdefault("ways", {})[way] = each_way

@@ -205,7 +205,6 @@ class CompiledClosing(NamedTuple):
     rates: Floats
     unit: Floats  # [nu]: of speeds
     laps: Floats  # [PHASES]: of evaluations (s)
-    cycle: Floats  # [1]: see `native.clock`
     scan_clocks: Integers  # addresses of the time that messages have taken in these, by what sends them
     coupling_clocks: Integers
     spent: Floats  # [PHASES + 3], written: how much of all these was spent on closing, and all of that
@@ -319,7 +318,7 @@ def close_compiled(closing, q, u, within):
     """Close a state after a step, or `within` one, which is not counted: see `close_step`."""
     p, q, u = read(closing, CLOSING), borrowed(q), borrowed(u)
     c = read(p.compiled, _COMPILED)
-    began = clock(c.cycle[0])
+    began = clock(c.channel.cycle[0])
     _note_times(c, -1.0)
     if within != 0:
         _measure(p, q, u)
@@ -327,5 +326,5 @@ def close_compiled(closing, q, u, within):
     else:
         done = _close_step(p, q, u)
     _note_times(c, 1.0)
-    c.spent[c.laps.size + 2] += clock(c.cycle[0]) - began
+    c.spent[c.laps.size + 2] += clock(c.channel.cycle[0]) - began
     return done

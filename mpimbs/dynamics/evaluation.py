@@ -100,14 +100,14 @@ class Evaluation:
         self._motions = Scan(comm, subchain.nothing_before(BOUNDARY), SCAN_MOTIONS[name])
         self._messages = np.zeros(1)  # s: of the scan of motions, of springs and loops between ranks, in evaluations
         self._solve = coupling.solve
-        self._root, self.laps, self._cycle = root, np.zeros(PHASES), np.full(1, cycle_seconds())
+        self._root, self.laps = root, np.zeros(PHASES)
         rank = Rank(
             part=part.plan,
             scan=self._turns.plan,
             coupling=np.zeros(0, np.int64) if coupling.plan is None else coupling.plan,
             root=root,
             laps=self.laps,
-            cycle=self._cycle,
+            cycle=np.full(1, cycle_seconds()),
             alone=int(self._alone),
             timed=1,
             overlap=int(overlap),
@@ -205,7 +205,7 @@ class Evaluation:
         return {
             "part": part, "measure": address_of(self._measure, part, q, u, 0),
             "rank": self.rank, "evaluation": address_of(self.whole, self.rank, q, u, self.no_tau, u, q),
-            "structure": self._subchain.structure, "nothing": self.no_tau, "laps": self.laps, "cycle": self._cycle,
+            "structure": self._subchain.structure, "nothing": self.no_tau, "laps": self.laps,
             "move": np.empty_like(u), "rates": np.empty_like(q), "alone": int(self._alone),
             "remote": np.zeros(0, np.int64) if self._placing is None else self._placing.data,
             "scan_clocks": addresses_of([self._turns.clock, self._messages]),

@@ -9,7 +9,6 @@ import ctypes
 import functools
 import platform
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,10 +159,11 @@ def cycle_seconds() -> float:
     if platform.machine() not in ("x86_64", "AMD64"):
         return 0.0
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # of the first core: there may be hundreds
+            told = next((line for line in lines if line.startswith("flags")), "")
     except OSError:
         return 0.0
-    if not set(told.partition("flags")[2].partition("\n")[0].split()) >= _EVEN:
+    if not set(told.split()) >= _EVEN:
         return 0.0
     lengths = []
     for _ in range(_OFTEN):

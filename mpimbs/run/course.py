@@ -208,11 +208,11 @@ class Course(ABC, Generic[Ended]):
     _comm: MPI.Comm
     _times: SampleTimes
 
-    def _begin_files(self, wanted: Wanted, set_up: Callable[[], None]) -> None:
+    def _begin_files(self, wanted: Wanted) -> None:
         """Open the files, and make ready what is stepped; where that fails all files are let go of."""
         self.files = RunFiles(self._comm, wanted)
         try:
-            set_up()
+            self._set_up()
         except BaseException as error:
             self.files.abandon()
             if isinstance(error, KeyboardInterrupt) and not error.args:
@@ -220,6 +220,10 @@ class Course(ABC, Generic[Ended]):
             raise
         given = self.files.checkpoints, self.files.place, wanted.signals
         self._keeper = Keeper(self._comm, *given, self._save, lambda: self.files.going_on(self._unchanging))
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Begin the output, or go on with it, and make ready what is stepped."""
 
     @property
     @abstractmethod

@@ -84,7 +84,7 @@ class EnsembleRun(Course[EnsembleResult]):
         self._failed: dict[int, tuple[float, str]] = {}  # of all ranks, by number
         self._before: dict[str, Any] = {}
         self._seconds = {"set-up": 0.0, "compile": 0.0}
-        self._begin_files(wanted, self._set_up)
+        self._begin_files(wanted)
         self._seconds["set-up"] = time.perf_counter() - began - self._seconds["compile"]
         checks = self._lanes is not None and not self._settings.no_witness  # others are checked as they are stepped
         phases = ("integration", *(("witness",) if checks else ()), "waiting", "output")

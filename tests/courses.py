@@ -30,7 +30,7 @@ MOVES = 2.0  # what a run turns at most (rad), about
 CLEAR = 1e-6  # m, of zero at the begin: where a function is zero to rounding its sign is chance
 ENDS = ("close", "signal", "kill")
 SCHEMES = (
-    ("rk4", "petsc:rks3", "dopri5", "rosenbrock2"),
+    ("rk4", "petsc:4", "dopri5", "rosenbrock2"),
     ("dopri5", "rosenbrock4", "bs3", "dop853", "rosenbrock"),
 )  # with fixed steps, with adaptive ones
 

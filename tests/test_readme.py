@@ -149,7 +149,7 @@ def test_the_events_run(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     exec(found["read.py"], {})
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == 5 and "['box'] ['grip']" in told[0] and "(201,) (201, 4, 7)" in told[2]
+    assert len(told) == 5 and "['box'] ['grip']" in told[0] and "(201,) (201, 3, 7)" in told[2]
     assert told[3].count("(") == 3
     exec(found["rejoin.py"], {})
     assert capsys.readouterr().out.count("(['splice'], [])") == 1

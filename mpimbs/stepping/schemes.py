@@ -34,20 +34,20 @@ class Scheme(NamedTuple):
 OWN, OF_PETSC = "", "petsc:"
 EXPLICIT = ("rk", "ssp", "glee", "euler")
 EMBEDDED = ("2a", "3bs", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
-# All of PETSc's that can be used, by its names; `petsc:NAME` asks for one.
-PETSC: dict[str, Scheme] = {
-    name: Scheme("rk", "ts_rk_type", name, name in EMBEDDED)
-    for name in ("1fe", "2a", "2b", "3", "3bs", "4", "5f", "5dp", "5bs", "6vr", "7vr", "8vr")
-}
-PETSC |= {name: Scheme("ssp", "ts_ssp_type", name, False) for name in ("rks2", "rks3", "rk104")}
-PETSC |= {
-    f"glee-{name}": Scheme("glee", "ts_glee_type", name, False)
-    for name in ("23", "24", "25I", "35", "EXRK2A", "RK32G1", "RK285EX")
-}
+# Of PETSc's those that tell whether ours are right, by its names: `petsc:NAME` asks for one. The user's own options of
+# PETSc reach its others.
+PETSC = {name: Scheme("rk", "ts_rk_type", name, name in EMBEDDED) for name in ("2a", "3bs", "4", "5dp", "8vr")}
 PETSC["euler"] = Scheme("euler", "", "", False)
 # Fully implicit, of order 2 and 3.
 PETSC["bdf"] = Scheme("bdf", "ts_bdf_order", "2", True)
 PETSC["arkimex3"] = Scheme("arkimex", "ts_arkimex_type", "3", True)
+# What there was of them, by what is the nearest now.
+_NEAREST = {
+    "petsc:euler": ("1fe",), "petsc:2a": ("2b", "rks2", "glee-23", "glee-24", "glee-25I", "glee-EXRK2A", "glee-RK32G1"),
+    "bs3": ("3", "rks3", "glee-35"), "rk4": ("rk104",), "dopri5": ("5f", "5bs"),
+    "dop853": ("6vr", "7vr", "glee-RK285EX"),
+}  # fmt: skip
+GONE_OF_PETSC = {name: nearest for nearest, names in _NEAREST.items() for name in names}
 # This package's own; of them linearly implicit, Rosenbrock-W methods.
 LINEAR = ("rosenbrock2", "rosenbrock", "rosenbrock4")
 INTEGRATORS = {name: Scheme(OWN, "", name, name != "rk4") for name in ("rk4", "bs3", "dopri5", "dop853", *LINEAR)}
@@ -78,8 +78,11 @@ class Named(NamedTuple):
         try:
             scheme_of(value)
         except KeyError:
+            of_petsc = str(value).removeprefix(OF_PETSC)
+            if of_petsc in GONE_OF_PETSC:
+                return f"{setting.noun} '{value}' is no more: {GONE_OF_PETSC[of_petsc]} is the nearest"
             known = ", ".join(INTEGRATORS) + f"; or of PETSc's: {OF_PETSC}NAME"
-            if str(value).startswith(OF_PETSC):
+            if of_petsc != value:
                 known += f", a NAME of: {', '.join(PETSC)}"
             return f"unknown {setting.noun} '{value}'; choose one of: {known}"
         return ""

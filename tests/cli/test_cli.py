@@ -227,7 +227,7 @@ BAD_COMMANDS: dict[str, tuple[str, ...]] = {  # command, words of the message
     f"{RUN} --coupling dcea": ("unknown coupling 'dcea'; choose one of: dcae, pcg, dca, dca-terminal, assembly, aug",),
     f"{RUN} --integrator rk45": ("unknown integrator 'rk45'; choose one of: rk4",),
     f"{RUN} --integrator euler": ("'euler' has no error estimate: give a fixed step with --dt, or choose one of bs3",),
-    f"{RUN} --integrator glee-35": ("no error estimate",),
+    f"{RUN} --integrator petsc:glee-35": ("integrator 'petsc:glee-35' is no more: bs3 is the nearest",),
     "run @/model.toml -o @/out.h5 --t-end 0": ("end of the simulation must be a positive time", "got --t-end 0"),
     "run @/model.toml -o @/out.h5 --t-end -1": ("positive time", "got --t-end -1"),
     "run @/model.toml -o @/out.h5 --t-end nan": ("positive time", "got --t-end nan"),

@@ -22,7 +22,7 @@ def test_endurance(comm: MPI.Comm, tmp_path: Path, capsys: pytest.CaptureFixture
     """Too short to say what grows: what is left at the end, the table, the files."""
     folder = comm.bcast(tmp_path) / "results"
     steps = 30_000 if comm.size == 1 else 3000  # long enough for a thread that seldom gets its turn
-    found = driver("endurance").main("chain:4", folder, steps, integrator="petsc:1fe", samples=10, comm=comm)
+    found = driver("endurance").main("chain:4", folder, steps, integrator="petsc:euler", samples=10, comm=comm)
     out, _ = capsys.readouterr()
     checks = 2 + steps // 1000  # samples that are checked, at the most: ten are taken
     assert found["steps"] == steps <= found["evaluations"] <= steps + checks
@@ -68,7 +68,7 @@ def long_run(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch, coup
     monkeypatch.setattr(Integrator, "step_towards", step_towards)
     monkeypatch.setattr(endurance.Watch, "looking", looking)
     cuts = 3 if coupling == "pcg" else None
-    return endurance.main("chain:4", folder, STEPS, coupling, cuts, "petsc:1fe", 1e-4, None, 100, 20, comm)
+    return endurance.main("chain:4", folder, STEPS, coupling, cuts, "petsc:euler", 1e-4, None, 100, 20, comm)
 
 
 @pytest.mark.parametrize("coupling", ["dcae", "pcg"])

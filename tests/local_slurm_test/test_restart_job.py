@@ -18,7 +18,7 @@ pytestmark = starts_mpiexec
 RESTART = str(ROOT / "jobs" / "restart.sbatch")
 LAUNCHERS = {"mpiexec": MPIEXEC, "srun": SRUN}
 ON_ONE_NODE = ("--ntasks=2", "--nodes=1")
-STEPS = "--every 0.05 --dt 0.01 --integrator petsc:1fe"
+STEPS = "--every 0.05 --dt 0.01 --integrator petsc:euler"
 RUN = {"MODEL": "chain:8", "T_END": "8", "OUTPUT": "chain.h5", "ARGS": STEPS, "FORCES": "slow:add"}
 SAMPLES = 161
 # Forces that are zero, and take time: without work for the processor, every rank having one.

@@ -17,7 +17,7 @@ from mpimbs.stepping.integrators import make_integrator
 from mpimbs.stepping.schemes import Accuracy
 
 FIRST, LAST = "link1", "link6"
-SETTINGS: list[dict[str, Any]] = [{"every": 0.05}, {"dt": 0.02, "every": 0.04, "integrator": "petsc:glee-35"}]
+SETTINGS: list[dict[str, Any]] = [{"every": 0.05}, {"dt": 0.02, "every": 0.04, "integrator": "petsc:euler"}]
 
 
 def stopped(comm: MPI.Comm, action: Callable[[], object]) -> str:

@@ -336,7 +336,7 @@ def test_old_names_are_told_the_new_ones(comm: MPI.Comm, capsys: pytest.CaptureF
     assert runs[0].steps == runs[1].steps
     told = capsys.readouterr().err
     assert told == ("mpimbs: note: the integrator 5dp is called dopri5 now\n" if comm.rank == 0 else "")
-    for name, said in (("rks3", "petsc:rks3"), ("4", "rk4")):
+    for name, said in (("2a", "petsc:2a"), ("4", "rk4")):
         simulate("chain:4", 0.1, comm, integrator=name, dt=0.01)
         told = capsys.readouterr().err
         assert told == (f"mpimbs: note: the integrator {name} is called {said} now\n" if comm.rank == 0 else "")

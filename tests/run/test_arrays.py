@@ -44,7 +44,6 @@ OF_TREES: dict[str, Call] = {
     "inertia.multiply": lambda d, q, u, tau: d.inertia.multiply(q, tau),
     "inertia.times": lambda d, q, u, tau: d.inertia.times(q, tau),
     "inertia.solve": lambda d, q, u, tau: d.inertia.solve(q, tau),
-    "answer_at_rest": lambda d, q, u, tau: d.inertia.factors.answer_at_rest(q, tau),
     "inertia.factor": lambda d, q, u, tau: d.inertia.factor(q).solve(tau),
     "inertia.operator": lambda d, q, u, tau: (d.inertia.operator(q) @ tau, d.inertia.operator(q, True) @ tau),
     "jacobian": lambda d, q, u, tau: d.jacobian(q, BODY),
@@ -224,7 +223,7 @@ def test_what_is_not_finite_is_refused(value: float, comm: MPI.Comm) -> None:
         taken = NONE | {"gather_q", "gather_u", "divided.gather_bodies", "bodies", "the model's state", "numbers"}
         taken |= {  # by address
             *("loads.driving", "loads.after", "divided.boundary_motion", "divided.step_motions"),
-            *("inertia.times", "answer_at_rest"),
+            "inertia.times",
         }
         with closing(Dynamics(system, comm)) as dynamics:
             q, u, tau = (array.copy() for array in parts(dynamics, *state))

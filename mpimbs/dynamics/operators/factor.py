@@ -13,7 +13,6 @@ import weakref
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from mpi4py import MPI
 from numba.core.errors import NumbaError
 
 from mpimbs.base.arguments import check_array
@@ -24,7 +23,6 @@ from mpimbs.kernels.calling import address_of, call_at
 from mpimbs.kernels.compiler import kernel
 from mpimbs.kernels.memory import Table, aligned_zeros, assign, borrowed, put_at, read, schema, span
 from mpimbs.kernels.widths import by_width
-from mpimbs.model.between import SystemLoops
 from mpimbs.model.variants import resting
 from mpimbs.parallel.butterfly import IS_LEFT, Butterfly, exchange, left_and_right, levels, levels_of
 from mpimbs.parallel.exchange import expect
@@ -196,42 +194,6 @@ class Factors:
         """The first message tag of all load sweeps: no two are under way at a time."""
         return own_tags(self._divided.comm, 2 * levels_of(self._divided.comm))
 
-    def answer_at_rest(self, q: Floats, tau: Floats) -> Floats:
-        """Give the accelerations [nu] by generalized forces [nu] alone, without speeds or anything else that acts.
-
-        Of the spanning tree. Arrays are read by address. One evaluation with `tau`; where springs or torques act along
-        joints at rest, less one without.
-        """
-        tree = self._tree
-        still, rates = tree.still, np.empty(tree.subchain.nq)
-        root, tree.root[:] = tree.root.copy(), 0.0
-        try:
-            found = []
-            for given in (tau, still) if self._pushed else (tau,):
-                udot = np.empty(len(still))
-                tree.evaluate_unforced(q, still, udot, rates, given)
-                found.append(udot)
-        finally:
-            tree.root[:] = root
-        return found[0] - found[1] if self._pushed else found[0]
-
-    @functools.cached_property
-    def _pushed(self) -> bool:
-        """Whether springs, torques, stops or servos of the model act along joints at rest, on any rank."""
-        s = self._divided.subchain.springs
-        servos = s.servo_torque, s.servo_stiffness, s.servo_damping
-        acting = s.stiffness, s.torque, s.stop_stiffness, *servos
-        return bool(self._divided.comm.allreduce(any(values.any() for values in acting), MPI.LOR))
-
-    @functools.cached_property
-    def _tree(self) -> DividedSystem:
-        """Dynamics of the same bodies on the same ranks, with loops opened."""
-        if not self._divided.system.loops:
-            return self._divided
-        opened = copy.deepcopy(self._divided.system)
-        opened.loops = SystemLoops()
-        return self._divided.alike(opened)
-
     @functools.cached_property
     def heavier(self) -> HeavierJoints:
         """Give the solver of heavier joints, where there are no load sweeps."""
@@ -245,8 +207,6 @@ class Factors:
             free_tags(self._divided.comm, self._tag)
         if "heavier" in self.__dict__:
             self.heavier.close()
-        if self.__dict__.get("_tree", self._divided) is not self._divided:
-            self._tree.close()
 
 
 class LoadSweeps:
@@ -454,25 +414,22 @@ class HeavierJoints:
 
 
 class AtRest:
-    """A `Factor` that keeps nothing: each answer is an evaluation at rest.
+    """A `Factor` that keeps nothing but a state: each answer is an evaluation at rest, with loops opened.
 
     Parameters
     ----------
     divided : DividedSystem
     factors : Factors
+        Whose `heavier` answers.
     """
 
     def __init__(self, divided: DividedSystem, factors: Factors) -> None:
-        self._divided, self._factors = divided, factors
-        self._still = divided.still
-        self._added: Floats | None = None
+        self._divided, self._factors, self._still = divided, factors, divided.still
 
     def at(self, q: Floats, armature: Floats | None = None) -> None:
         """As of `Factor`."""
         q, _, armature = self._divided.agreed(q, self._still, armature, "armature")
-        given = self._divided.comm.allreduce(armature is not None, MPI.LOR)
-        added = self._still if armature is None else armature
-        self._q, self._added = q.copy(), added.copy() if given else None
+        self._q, self._added = q.copy(), self._still if armature is None else armature.copy()
 
     def solve(self, f: Floats, out: Floats | None = None) -> Floats:
         """As of `Factor`."""
@@ -487,8 +444,6 @@ class AtRest:
         return out
 
     def _answer(self, f: Floats) -> Floats:
-        if self._added is None:
-            return self._factors.answer_at_rest(self._q, f)
         heavier = self._factors.heavier
         heavier.q[:] = self._q
         np.add(heavier.rotors, self._added, out=heavier.armature)

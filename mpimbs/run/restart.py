@@ -93,8 +93,8 @@ def restart(
     Raises
     ------
     InputError
-        On all ranks: the file is none, or damaged; its output is missing or another; the system is another; the run
-        goes on.
+        On all ranks: the file is none, or damaged; its output is missing or another; the system is another; its
+        integrator is no more; the run goes on.
     SimulationError, InterruptionError
         As `simulate`.
     """
@@ -104,7 +104,7 @@ def restart(
     if (result := finished(kept, world)) is not None:
         return result
     integrator = header["settings"]["integrator"]
-    anew = together(world, lambda: begins_anew(integrator))
+    anew = together(world, lambda: _begins_anew(kept, integrator))
     if world.rank == 0 and anew:
         told = f"PETSc keeps more of the steps of {integrator} than can be read: it begins anew"
         print(f"mpimbs: note: {told} at t = {header['time']:g} s", file=sys.stderr, flush=True)
@@ -133,6 +133,15 @@ def finished(kept: Kept, comm: MPI.Comm) -> Result | EnsembleResult | None:
     told: Result | EnsembleResult | None
     told = comm.bcast(result and dataclasses.replace(result, motion=None))  # which rank 0 alone has
     return told if result is None else result
+
+
+def _begins_anew(kept: Kept, integrator: str) -> bool:
+    """Whether PETSc keeps more of its steps than a checkpoint has; InputError if there is no such integrator."""
+    try:
+        return begins_anew(integrator)
+    except KeyError:
+        what = f"is of a run with the integrator '{integrator}', which is no more"
+        raise InputError(f"{kept.file}: {what}; use the version that wrote it") from None
 
 
 def most_ranks(kept: Kept) -> int | None:

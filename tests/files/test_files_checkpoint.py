@@ -27,6 +27,7 @@ from mpimbs.run.restart import read_checkpoint, restart
 from mpimbs.run.run import simulate
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping import stability
+from mpimbs.stepping.schemes import PETSC
 from mpimbs.stepping.settings import Checkpoints
 from oracles.trees import relisted, scrambled
 from run.event_systems import varied
@@ -214,6 +215,16 @@ def test_an_integrator_that_begins_anew_says_so(
     assert capsys.readouterr().err == (told if comm.rank == 0 else "")
     if comm.rank == 0:
         assert_close("q", result.q, whole.q, "begun anew")
+
+
+def test_an_integrator_that_is_no_more_is_named(comm: MPI.Comm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a checkpoint by a version that had it. It once gave a traceback."""
+    settings = FIXED | {"integrator": "petsc:euler"}
+    checkpoint = interrupt(comm, monkeypatch, folder / "out.h5", 6, system_of(CHAIN), settings)
+    monkeypatch.delitem(PETSC, "euler")
+    words = "out.checkpoint.h5: is of a run with the integrator 'petsc:euler', which is no more; use the version that"
+    with pytest.raises(InputError, match=words):
+        restart(checkpoint, comm)
 
 
 @pytest.mark.cases(1)

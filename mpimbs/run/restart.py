@@ -26,7 +26,7 @@ from mpimbs.run.progress import compilation_told
 from mpimbs.run.result import EnsembleResult, Result, result_of
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping.integrators import begins_anew
-from mpimbs.stepping.settings import Checkpoints
+from mpimbs.stepping.settings import Checkpoints, SimulationSettings
 
 
 def read_checkpoint(file: str | Path, comm: MPI.Comm) -> Kept:
@@ -93,8 +93,8 @@ def restart(
     Raises
     ------
     InputError
-        On all ranks: the file is none, or damaged; its output is missing or another; the system is another; its
-        integrator is no more; the run goes on.
+        On all ranks: the file is none, or damaged; its output is missing or another; the system is another; this
+        version has not all of its settings; the run goes on.
     SimulationError, InterruptionError
         As `simulate`.
     """
@@ -103,8 +103,8 @@ def restart(
     header = kept.header
     if (result := finished(kept, world)) is not None:
         return result
-    integrator = header["settings"]["integrator"]
-    anew = together(world, lambda: _begins_anew(kept, integrator))
+    integrator = together(world, lambda: _settings(kept)).integrator
+    anew = together(world, lambda: begins_anew(integrator))
     if world.rank == 0 and anew:
         told = f"PETSc keeps more of the steps of {integrator} than can be read: it begins anew"
         print(f"mpimbs: note: {told} at t = {header['time']:g} s", file=sys.stderr, flush=True)
@@ -135,13 +135,12 @@ def finished(kept: Kept, comm: MPI.Comm) -> Result | EnsembleResult | None:
     return told if result is None else result
 
 
-def _begins_anew(kept: Kept, integrator: str) -> bool:
-    """Whether PETSc keeps more of its steps than a checkpoint has; InputError if there is no such integrator."""
+def _settings(kept: Kept) -> SimulationSettings:
+    """Give the settings of a checkpoint's run; InputError if this version has not all of them."""
     try:
-        return begins_anew(integrator)
-    except KeyError:
-        what = f"is of a run with the integrator '{integrator}', which is no more"
-        raise InputError(f"{kept.file}: {what}; use the version that wrote it") from None
+        return SimulationSettings.of(kept.header["settings"]).checked()
+    except InputError as error:
+        raise InputError(f"{kept.file}: {error}; use the version that wrote it") from None
 
 
 def most_ranks(kept: Kept) -> int | None:

@@ -27,7 +27,7 @@ from mpimbs.run.restart import read_checkpoint, restart
 from mpimbs.run.run import simulate
 from mpimbs.run.simulation import Simulation
 from mpimbs.stepping import stability
-from mpimbs.stepping.schemes import PETSC
+from mpimbs.stepping.schemes import GONE_OF_PETSC, PETSC
 from mpimbs.stepping.settings import Checkpoints
 from oracles.trees import relisted, scrambled
 from run.event_systems import varied
@@ -222,7 +222,8 @@ def test_an_integrator_that_is_no_more_is_named(comm: MPI.Comm, folder: Path, mo
     settings = FIXED | {"integrator": "petsc:euler"}
     checkpoint = interrupt(comm, monkeypatch, folder / "out.h5", 6, system_of(CHAIN), settings)
     monkeypatch.delitem(PETSC, "euler")
-    words = "out.checkpoint.h5: is of a run with the integrator 'petsc:euler', which is no more; use the version that"
+    monkeypatch.setitem(GONE_OF_PETSC, "euler", "rk4")
+    words = "out.checkpoint.h5: integrator 'petsc:euler' is no more: rk4 is the nearest; use the version that wrote it"
     with pytest.raises(InputError, match=words):
         restart(checkpoint, comm)
 
